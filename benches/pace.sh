@@ -9,7 +9,8 @@
 #
 # It says first what a sleep costs there, by which `auto` decides, leaves the rest to peers/fleet.sh, which names what else can be set,
 # and judges `auto` by what is asked of it where a sleep costs so much; it ends with 1 where that is missed. A turn of one contender takes
-# 12 s: all of them 7 minutes with ROUNDS=3 and 11 with ROUNDS=5, and these, which is what the verdict needs, 4 with ROUNDS=5:
+# 12 s, and twice that where a worker has to fall asleep first: all of them 8 minutes with ROUNDS=3 and 13 with ROUNDS=5, and these, which
+# is what the verdict needs, 4 with ROUNDS=5:
 #
 #     CONTENDERS="renetcode bundle-0us bundle-auto bundle-200us" ROUNDS=5 sudo -E benches/pace.sh
 #
@@ -17,7 +18,7 @@
 set -euo pipefail
 : "${GATE_CORE:=0}" "${BIN:=target/dist}"
 export GATE_CORE BIN KNEE=no OVER=renetcode ROUNDS="${ROUNDS:-5}" HOLD="${HOLD:-1500ms}"
-export CONTENDERS="${CONTENDERS:-renetcode bundle-spin bundle-0us bundle-auto bundle-200us bundle-500us bundle-tick bundle-two udp-0us udp-auto udp-nice}"
+export CONTENDERS="${CONTENDERS:-renetcode bundle-spin bundle-0us bundle-auto bundle-200us bundle-500us bundle-tick bundle-two bundle-awake udp-0us udp-auto udp-nice}"
 
 cd "$(dirname "$0")/.."
 doctor=$(taskset -c "$GATE_CORE" "$BIN/ringgate" doctor | grep -A2 ' a sleep ' || true)

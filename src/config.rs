@@ -56,7 +56,7 @@ pub use front::{
     NumberOrder, PortSwitch, Protocol, Route, RoutingTokens, TokenPlace, TokenReuse, UniqueClients,
     UnrealMode, XdpMode,
 };
-pub use gateway::{Admin, BatchDelay, Gateway, Histograms, IoChoice, Workers};
+pub use gateway::{Admin, BatchDelay, Gateway, Histograms, IoChoice, Workers, WorkersAwake};
 #[cfg(test)]
 pub(crate) use host::changes_of as changes_of_host;
 pub use host::{Accepted, HostConfig, is_of_agent};

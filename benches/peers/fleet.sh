@@ -284,15 +284,18 @@ run_bundle() {
     start "$game_core" game.log "$BIN/ringgate" echo --socket "$work/run" --name game ${tick:+--tick $tick}
     game_pid=$started
     wait_for_line game.log '^echo:'
+    # All are awake at first.
+    [[ -z $awake ]] || until "$BIN/ringgate" status --control "$work/run/control.sock" | grep -q ", $awake awake,"; do sleep 0.2; done
     sleep 0.5
 }
-# A contender of the gateway may have a dash and what is particular: a batch_delay, `spin`, two workers, a game that ticks, or that it goes
-# first on its core, as its unit has it.
+# A contender of the gateway may have a dash and what is particular: a batch_delay, `spin`, two workers, two of which one sleeps while it is
+# not needed, a game that ticks, or that it goes first on its core, as its unit has it.
 run() {
-    local workers=1 tick='' nice=0 more=''
+    local workers=1 awake='' tick='' nice=0 more=''
     case $1 in
         *-spin) more='spin = "50us"' ;;
         *-two) workers=2 ;;
+        *-awake) workers=2 awake=1 more='workers_awake = "auto"' ;;
         *-tick) tick=16ms ;;
         *-nice) nice=-10 ;;
         *-*) more="batch_delay = \"${1#*-}\"" ;;
@@ -313,6 +316,7 @@ name_of() {
         bundle) echo "**ringgate, bundle link**" ;;
         *-spin) echo "$(name_of "${1%-*}" | tr -d '*'), spin 50us" ;;
         *-two) echo "$(name_of "${1%-*}" | tr -d '*'), two workers" ;;
+        *-awake) echo "$(name_of "${1%-*}" | tr -d '*'), two workers, as many awake as are needed" ;;
         *-tick) echo "$(name_of "${1%-*}" | tr -d '*'), a game that ticks each 16 ms" ;;
         *-nice) echo "$(name_of "${1%-*}" | tr -d '*'), Nice=-10 as in tuning/ringgate.service" ;;
         *-auto) name_of "${1%-*}" ;;

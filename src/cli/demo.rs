@@ -138,6 +138,7 @@ fn plan(players: u32, workers: u16, run_dir: &RunDir, key: Key) -> Plan {
         filter: vec![true],
         run_dir: Some(run_dir.0.clone()),
         expects_udp: false,
+        narrows: false,
         card: None,
         spent: Vec::new(),
         workers,

@@ -27,6 +27,7 @@ pub(super) use finding::{Finding, conclude, render};
 pub(super) use fleet::SESSION_BYTES;
 use host::Host;
 use ringgate_io::{Choice, DriverOptions};
+use ringgate_os::capabilities::{self, Capability};
 use ringgate_os::clock;
 
 /// Read kernel, limits, sysctls and network cards, and say what to change and why
@@ -62,6 +63,7 @@ pub(super) fn look(file: Option<&Path>) -> Result<Vec<Finding>, Failure> {
     findings.insert(1, driver(config.as_ref().map(|config| config.gateway.io)));
     findings.push(cpu::sleep(&host, clock::sleep_cost_ns()));
     if let (Some(config), Some(file)) = (&config, file) {
+        findings.extend(cpu::awake(config, capabilities::has(Capability::Bpf)));
         #[cfg(feature = "xdp")]
         findings.extend(card::card(&host, config));
         findings.push(addresses::in_use(config, file));

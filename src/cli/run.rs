@@ -135,6 +135,9 @@ fn tell_driver(fleet: &Fleet) {
             "io_uring is not used, which costs a few per cent of a core (`io = \"mmsg\"` says that you know): {why}"
         );
     }
+    if let Some(why) = fleet.why_all_awake() {
+        tracing::warn!("workers_awake = \"auto\" has no effect, all workers are awake: {why}");
+    }
     if let Some(why) = fleet.why_unrestricted() {
         tracing::warn!("this kernel does not restrict the workers' rings to their requests: {why}");
     }

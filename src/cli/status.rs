@@ -66,7 +66,14 @@ pub(super) fn head(status: &Status) -> String {
     write!(text, ", up {}\nconfig {} of {read}", utc::span(*uptime_s), config.file);
     if let Some(worker) = status.workers.first() {
         let (workers, driver, cipher) = (status.workers.len(), &worker.driver, &worker.cipher);
-        write!(text, "; {workers} workers, driver {driver}, cipher {cipher}");
+        write!(text, "; {workers} workers");
+        if status.workers_awake.is_some_and(|awake| awake < workers) {
+            write!(text, ", {} awake", status.workers_awake.unwrap_or(workers));
+        }
+        write!(text, ", driver {driver}, cipher {cipher}");
+        if let Some(why) = &status.why_all_awake {
+            write!(text, "\nall workers are awake, whatever workers_awake says: {why}");
+        }
     }
     text.push('\n');
     text

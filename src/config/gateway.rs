@@ -22,6 +22,12 @@ declare! {
     pub struct Gateway {
         /// Threads that serve players. "auto" is one for each core the daemon may use.
         workers: Workers = value("\"auto\" or a whole number from 1 to 128", workers), default: "auto", Restart;
+        /// Which workers newcomers come to. "all": each has its share. "auto": as few as carry the
+        /// load, because two that share it wake up twice as often; the others sleep once their
+        /// players have left, and wake when those are busy for over half of their core. Takes
+        /// CAP_BPF at the start; without it, or with io = "xdp", all are awake. With spin none
+        /// sleeps.
+        workers_awake: WorkersAwake = word, default: "all", Restart;
         /// Pin each worker to a core of its own.
         pin: bool = flag, default: true, Restart;
         /// How datagrams move. "uring" is io_uring, "mmsg" is recvmmsg and sendmmsg, "auto" is
@@ -136,6 +142,15 @@ pub enum Workers {
     Count(NonZeroUsize),
 }
 
+/// Which workers newcomers come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkersAwake {
+    /// Each.
+    All,
+    /// As few as carry the load.
+    Auto,
+}
+
 /// How long a busy worker may wait for more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchDelay {
@@ -143,6 +158,10 @@ pub enum BatchDelay {
     Auto,
     /// At most this, a millisecond or less.
     AtMost(Duration),
+}
+
+impl Word for WorkersAwake {
+    const WORDS: &'static [(&'static str, Self)] = &[("all", Self::All), ("auto", Self::Auto)];
 }
 
 impl Word for IoChoice {

@@ -131,6 +131,10 @@ impl ControlLoop {
             facts.card = Some(row);
             doors.extend(fds);
         }
+        if let Some((row, fds)) = fleet.given_spread().map_err(fail)? {
+            facts.spread = Some(row);
+            doors.extend(fds);
+        }
         Ok(Offer {
             facts,
             layout,
@@ -236,6 +240,7 @@ impl ControlLoop {
             manager: self.notifier.known().clone(),
             retired: Vec::new(),
             backends: self.backends_of_players(),
+            spread: None,
             card: None,
         }
     }

@@ -40,6 +40,7 @@ pub(super) fn render(snapshot: &Snapshot<'_>) -> String {
     for row in WAITED {
         text.row(row).by("worker", each_worker(snapshot, row.of));
     }
+    awake(&mut text, snapshot);
     card(&mut text, snapshot);
     by_reason(&mut text, snapshot);
     health(&mut text, snapshot);
@@ -192,6 +193,14 @@ pub(super) fn reloads(text: &mut Text, reloads: Reloads) {
 /// The number that tells this start of the daemon from every other one.
 pub(super) fn incarnation(snapshot: &Snapshot<'_>) -> String {
     format!("{:016x}", snapshot.live.setup.incarnation)
+}
+
+fn awake(text: &mut Text, snapshot: &Snapshot<'_>) {
+    let mut awake = text.gauge(
+        "ringgate_workers_awake",
+        "Workers that newcomers come to; the others sleep once their players have left (workers_awake).",
+    );
+    awake.sample(&[], snapshot.facts.awake.count());
 }
 
 /// The interface that players' packets come by past the kernel's sockets, where there is one.

@@ -54,6 +54,7 @@ pub fn plan(config: &Config) -> Result<Plan, String> {
         pin: config.gateway.pin,
         io: config.gateway.io,
         spin: config.gateway.spin,
+        narrows: config.gateway.workers_awake == config::WorkersAwake::Auto,
         card: card(config),
         spent: Vec::new(),
     })

@@ -64,6 +64,9 @@ fn status<'a>(snapshot: &'a Snapshot<'_>) -> impl Serialize + use<'a> {
             reloads_refused: live.reloads.refused,
         },
         why_not_uring: Maybe(snapshot.facts.why_not_uring.as_deref()),
+        // Those that newcomers come to.
+        workers_awake: snapshot.facts.awake.count(),
+        why_all_awake: Maybe(snapshot.facts.why_all_awake.as_deref()),
         xdp: Maybe(snapshot.facts.card.as_ref().map(|card| xdp(snapshot, card.shown()))),
         workers: workers(snapshot),
         listeners: listeners(snapshot),

@@ -29,7 +29,7 @@ use ringgate_process::reloads::Reloads;
 use ringgate_trunk::gateway::{Shown as AgentsShown, Window};
 use ringgate_trunk::peers;
 use ringgate_worker::handover;
-use ringgate_worker::{Fleet, FleetCard, Published, Publishers, Report};
+use ringgate_worker::{AwakeWorkers, Fleet, FleetCard, Published, Publishers, Report};
 
 /// Where snapshots are taken.
 pub(super) struct View {
@@ -62,6 +62,10 @@ pub(super) struct Facts {
     pub(super) why_not_uring: Option<String>,
     /// Which kernel seals and opens.
     pub(super) cipher: &'static str,
+    /// How many workers newcomers come to.
+    pub(super) awake: AwakeWorkers,
+    /// Why that is all, where the config would let some sleep.
+    pub(super) why_all_awake: Option<String>,
     /// What players' packets come by past the kernel's sockets.
     pub(super) card: Option<Arc<FleetCard>>,
     pub(super) config_file: PathBuf,
@@ -142,6 +146,8 @@ impl View {
             driver: fleet.driver(),
             why_not_uring: fleet.why_not_uring().map(str::to_owned),
             cipher: fleet.kernel(),
+            awake: fleet.awake(),
+            why_all_awake: fleet.why_all_awake().map(str::to_owned),
             card: fleet.card().cloned(),
             config_file,
             started_unix_s,

@@ -115,8 +115,13 @@ fn the_gateway_that_runs_from_the_file_is_in_nobodys_way() {
 
 /// Runs commands as a process that a container runtime has taken io_uring from.
 pub(crate) fn without_io_uring<T: Send>(commands: impl FnOnce() -> T + Send) -> T {
+    without_call(libc::SYS_io_uring_setup, commands)
+}
+
+/// Does something without a system call.
+pub(crate) fn without_call<T: Send>(call: i64, commands: impl FnOnce() -> T + Send) -> T {
     let arch = TargetArch::try_from(std::env::consts::ARCH).expect("a known one");
-    let rules = [(libc::SYS_io_uring_setup, Vec::new())].into();
+    let rules = [(call, Vec::new())].into();
     let denied = SeccompAction::Errno(libc::EPERM as u32);
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, denied, arch).expect("sane");
     let program = BpfProgram::try_from(filter).expect("it compiles");

@@ -9,7 +9,7 @@ use ringgate::config::keys::KeySources;
 use ringgate::config::{
     self, Allowed, BatchDelay, Config, Delivery, Gateway, HandshakeBase, HandshakeVersions,
     Histograms, IoChoice, Limits, Link, LogFormat, NetworkVersions, PortSwitch, Protocol, Route,
-    TokenReuse, Unreal, UnrealMode, Workers,
+    TokenReuse, Unreal, UnrealMode, Workers, WorkersAwake,
 };
 
 use crate::config_mistakes::{GOOD, KEY};
@@ -43,6 +43,7 @@ fn with_key_file(text: &str, folder: &Folder) -> String {
 fn default_gateway() -> Gateway {
     Gateway {
         workers: Workers::Auto,
+        workers_awake: WorkersAwake::All,
         pin: true,
         io: IoChoice::Auto,
         run_dir: PathBuf::from("/run/ringgate"),
@@ -249,11 +250,12 @@ fn a_field_without_an_effect_is_taken_and_warned_about() {
 #[test]
 fn every_gateway_field_arrives() {
     let text = format!(
-        "[gateway]\nworkers = 2\npin = false\nio = \"mmsg\"\nrun_dir = \"run\"\nstate_dir = \"state\"\ndrain_timeout = \"2m\"\nreserve_sessions = 5000\n\
+        "[gateway]\nworkers = 2\nworkers_awake = \"auto\"\npin = false\nio = \"mmsg\"\nrun_dir = \"run\"\nstate_dir = \"state\"\ndrain_timeout = \"2m\"\nreserve_sessions = 5000\n\
          spin = \"50us\"\nbatch_delay = \"80us\"\nbatch_delay_max = \"90us\"\nlog = \"json\"\nlog_level = \"debug,hyper=off\"\nuser = \"games\"\nconfine = true\n{TEN_LINES}"
     );
     let expected = Gateway {
         workers: Workers::Count(NonZeroUsize::new(2).expect("not zero")),
+        workers_awake: WorkersAwake::Auto,
         pin: false,
         io: IoChoice::Mmsg,
         run_dir: PathBuf::from("/etc/ringgate/run"),

@@ -265,6 +265,7 @@ fn plan(wishes: &Wishes, folder: &Folder, key: &Key) -> Plan {
         filter: vec![wishes.filter],
         run_dir: wishes.udp.is_none().then(|| folder.path().to_owned()),
         expects_udp: false,
+        narrows: false,
         card: None,
         spent: Vec::new(),
         workers: wishes.workers,

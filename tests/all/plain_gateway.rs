@@ -85,6 +85,7 @@ impl Gateway {
             filter: vec![true],
             run_dir,
             expects_udp: false,
+            narrows: false,
             card: None,
             spent: Vec::new(),
             workers: 2,

@@ -100,6 +100,7 @@ impl Gateway {
             filter: vec![wishes.filter],
             run_dir: None,
             expects_udp: false,
+            narrows: false,
             card: None,
             spent: Vec::new(),
             workers: wishes.workers,

@@ -18,7 +18,8 @@
 #[derive(Clone, Debug)]
 pub struct Awake {
     workers: Vec<State>,
-    awake: usize,
+    /// How many are.
+    count: usize,
     /// Since when fewer would do, and the most that were needed since.
     quiet: Option<(u64, usize)>,
 }
@@ -35,31 +36,31 @@ impl Awake {
     /// Of so many workers, of which so many are awake. At a start all are: nobody knows yet how
     /// much there is to do.
     pub fn new(workers: u16, awake: usize) -> Self {
-        let count = usize::from(workers.max(1));
-        let awake = awake.clamp(1, count);
-        Self { workers: vec![State::default(); count], awake, quiet: None }
+        let all = usize::from(workers.max(1));
+        let count = awake.clamp(1, all);
+        Self { workers: vec![State::default(); all], count, quiet: None }
     }
 
     /// Takes in which part of its core each worker was busy for since the last look. Returns
     /// whether newcomers come to others from now on.
     pub fn look(&mut self, now_ns: u64, busy: &[f64]) -> bool {
-        let before = (self.awake, self.takers());
+        let before = (self.count, self.takers());
         for (worker, busy) in self.workers.iter_mut().zip(busy) {
             worker.busy += (busy - worker.busy) * NEWS;
             let limit = if worker.is_full { FULL_UNTIL } else { FULL_FROM };
             worker.is_full = worker.busy > limit;
         }
-        if self.awake < self.workers.len() && self.takes_all() {
-            self.awake += 1;
+        if self.count < self.workers.len() && self.takes_all() {
+            self.count += 1;
         }
         self.narrow(now_ns);
-        before != (self.awake, self.takers())
+        before != (self.count, self.takers())
     }
 
     fn narrow(&mut self, now_ns: u64) {
         let total = self.workers.iter().map(|it| it.busy).sum::<f64>();
         let needed = ((total / NARROW_TO).ceil() as usize).clamp(1, self.workers.len());
-        if needed >= self.awake {
+        if needed >= self.count {
             self.quiet = None;
             return;
         }
@@ -68,25 +69,25 @@ impl Awake {
         let is_over = now_ns.saturating_sub(since_ns) >= QUIET_NS;
         self.quiet = (!is_over).then_some((since_ns, most));
         if is_over {
-            self.awake = most;
+            self.count = most;
         }
     }
 
     /// How many are awake.
     pub const fn count(&self) -> usize {
-        self.awake
+        self.count
     }
 
     /// The workers that newcomers come to.
     pub fn takers(&self) -> Vec<u16> {
         let takes_all = self.takes_all();
-        let awake = (0..).zip(&self.workers[..self.awake]);
+        let awake = (0..).zip(&self.workers[..self.count]);
         awake.filter(|(_, it)| takes_all || !it.is_full).map(|(worker, _)| worker).collect()
     }
 
     /// Whether all that are awake are full.
     fn takes_all(&self) -> bool {
-        self.workers[..self.awake].iter().all(|it| it.is_full)
+        self.workers[..self.count].iter().all(|it| it.is_full)
     }
 }
 

@@ -52,6 +52,10 @@ pub struct Facts {
     /// earlier release says none.
     #[serde(default)]
     pub backends: Vec<BackendRow>,
+    /// The table of who has which sources, if its descriptors are given, the last ones: the table,
+    /// the sockets in it, and a program for each group.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spread: Option<SpreadRow>,
     /// The interface that packets come by past the kernel's sockets, if its descriptors are given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub card: Option<CardRow>,
@@ -79,6 +83,15 @@ pub struct CardRow {
     /// Frames to send have room in front of them for a note to who sends them.
     #[serde(default)]
     pub takes_notes: bool,
+}
+
+/// A table of who has which sources.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpreadRow {
+    /// The address whose sockets go by each program; `None` where it is for one that may come.
+    pub groups: Vec<Option<SocketAddr>>,
+    /// How many workers newcomers come to.
+    pub awake: u16,
 }
 
 /// What a worker has of its queue at the barrier.

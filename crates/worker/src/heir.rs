@@ -16,6 +16,7 @@ use super::card::Seat;
 use super::counted::Counted;
 use super::feed::Feed;
 use super::shell::Shell;
+use super::spreading::{self, ByAddress};
 use super::thread::{Parts, Turns, Worker};
 use super::{Fleet, Plan, Ready, Start, find_memory, sockets, with_ports};
 use crate::handover::{BackendRow, CardGiven, Facts, Given, LeavingRow, SocketRow};
@@ -26,8 +27,8 @@ use ringgate_core::crypto::Aead;
 use ringgate_core::limits::BACKENDS_MAX;
 use ringgate_gate::handover::{Arrived, Format, Import, Kept, Leaving, SharedImport};
 use ringgate_gate::{
-    Allowed, Backend, Claims, Denied, Front, LinkKind, ListenerId, Now, Seed, Setup, WorkerId,
-    WorkerIndex, clash,
+    Allowed, Backend, Buckets, Claims, Denied, Front, LinkKind, ListenerId, Now, Seed, Setup,
+    WorkerId, WorkerIndex, clash,
 };
 use ringgate_io::{AnyDriver, SocketDriver, SocketKind};
 use ringgate_os::clock::{self, Clock};
@@ -57,6 +58,7 @@ pub struct Arriving<'a> {
     shared: SharedImport,
     shared_feed: Feed,
     workers: Vec<Arrival<AnyDriver>>,
+    buckets: Option<Arc<Buckets>>,
     generation: u64,
     /// How long the rest has taken to be read.
     read_ns: u64,
@@ -132,6 +134,11 @@ impl<'a> Heir<'a> {
             let path = |worker| sockets::link_path(&facts.run_dir, worker);
             start.link_paths = (0..plan.workers).map(path).collect();
         }
+        let (card, spread) = match &facts.spread {
+            Some(_) => (Vec::new(), card),
+            None => (card, Vec::new()),
+        };
+        start.prepare_spread(facts.spread.as_ref(), spread);
         let drivers = start.adopt_drivers(facts.card.as_ref(), card);
         let drivers = drivers.map_err(|why| why.to_string())?;
         if let Some(card) = &start.card {
@@ -182,10 +189,18 @@ impl<'a> Heir<'a> {
             let sockets = Vec::new();
             jobs.push(Job { birth, shell, driver, feed, sockets, bytes, seat, addresses });
         }
+        let mut lent = ByAddress::new();
         for (row, fd) in sockets {
+            if let (Some((listener, bind)), true) = (row.player, self.start.spreads()) {
+                let number = maps.listeners.get(usize::from(listener)).copied().flatten();
+                let number = number.map(ListenerId).ok_or(TOO_FEW)?;
+                let second = fd.try_clone().map_err(|why| why.to_string())?;
+                lent.entry((number, bind)).or_default().push((row.worker, second));
+            }
             let job = jobs.get_mut(usize::from(row.worker)).ok_or(TOO_FEW)?;
             job.sockets.push((row, fd));
         }
+        self.start.note_sockets(lent);
         if jobs.len() != usize::from(plan.workers) {
             return Err(TOO_FEW.to_owned());
         }
@@ -196,10 +211,19 @@ impl<'a> Heir<'a> {
         let shells: Vec<_> = workers.iter().map(|it| &it.shell).collect();
         let facts =
             workers.first().map(|it| (it.driver.name(), it.import.gate().aead().kernel().name()));
+        let buckets = self.start.spreading.as_ref().map(|it| Arc::clone(it.buckets()));
         let fleet = self.start.fleet(&shells, facts);
-        let read_ns = 0;
-        let arriving =
-            Arriving { plan, setup, clock, shared, shared_feed, workers, generation, read_ns };
+        let arriving = Arriving {
+            plan,
+            setup,
+            clock,
+            shared,
+            shared_feed,
+            workers,
+            buckets,
+            generation,
+            read_ns: 0,
+        };
         Ok((fleet, arriving))
     }
 }
@@ -251,7 +275,8 @@ impl Arriving<'_> {
 
     /// Workers that know what the predecessor's did, on its sockets. They do not turn yet.
     pub fn finish(self, given: &Given) -> Result<(Ready, Inheritance), String> {
-        let Self { plan, setup, clock, shared, mut workers, generation, read_ns, .. } = self;
+        let Self { plan, setup, clock, shared, mut workers, buckets, generation, read_ns, .. } =
+            self;
         let began_ns = clock.now_ns();
         shared.finish().map_err(|why| why.to_string())?;
         for arrival in &mut workers {
@@ -263,23 +288,25 @@ impl Arriving<'_> {
             let counted = Counted::of(counted(arrival.index));
             let none = CardGiven::default();
             let card = given.cards.get(usize::from(arrival.index)).unwrap_or(&none);
-            let (mut worker, arrived) = arrival.finish(plan, &setup, clock, &counted, card)?;
+            let own = (&counted, card, buckets.as_ref());
+            let (mut worker, arrived, tally) = arrival.finish(plan, &setup, clock, own)?;
             worker.tell_taken_over(u32::try_from(generation).unwrap_or(u32::MAX));
-            Ok((worker, arrived))
+            Ok((worker, arrived, tally))
         })?;
         let mut inheritance = Inheritance {
             read_us: read_ns / 1000,
             since_ns: given.since_ns,
             ..Inheritance::default()
         };
-        let mut ready = Vec::new();
-        for (worker, arrived) in made {
+        let mut ready = Ready { workers: Vec::new(), tally: Some(Vec::new()) };
+        for (worker, arrived, tally) in made {
             inheritance.sessions += arrived.sessions;
             inheritance.not_carried += arrived.not_carried;
-            ready.push(Box::new(worker) as Box<dyn Turns>);
+            ready.workers.push(Box::new(worker) as Box<dyn Turns>);
+            ready.tally.get_or_insert_default().push(tally);
         }
         inheritance.made_us = (clock.now_ns() - began_ns) / 1000;
-        Ok((Ready(ready), inheritance))
+        Ok((ready, inheritance))
     }
 }
 
@@ -397,9 +424,8 @@ impl<D: SocketDriver> Arrival<D> {
         plan: &Plan,
         setup: &Setup,
         clock: Clock,
-        counted: &Counted,
-        card: &CardGiven,
-    ) -> Result<(Worker<D>, Arrived), String> {
+        (counted, card, buckets): (&Counted, &CardGiven, Option<&Arc<Buckets>>),
+    ) -> Result<(Worker<D>, Arrived, Vec<u32>), String> {
         let Self { index, shell, mut driver, import, players, mut seat, .. } = self;
         if let Some(seat) = &mut seat {
             seat.go_on(&mut driver, card)?;
@@ -412,11 +438,13 @@ impl<D: SocketDriver> Arrival<D> {
         }
         // Up to here the predecessor has heard of them.
         driver.forget_drops();
-        let parts = Parts { index, driver, gate, players, counted: *counted, seat };
+        let tally = buckets.map(|buckets| spreading::tally(&mut gate, buckets));
+        let (counted, buckets) = (*counted, buckets.map(Arc::clone));
+        let parts = Parts { index, driver, gate, players, counted, seat, buckets };
         let mut worker = Worker::new(shell, parts, clock, plan.spin);
         // Whoever looks before its first turn should see that counters go on.
         worker.publish();
-        Ok((worker, arrived))
+        Ok((worker, arrived, tally.unwrap_or_default()))
     }
 }
 

@@ -24,6 +24,7 @@ mod public;
 mod report;
 mod shell;
 mod sockets;
+mod spreading;
 mod stages;
 #[cfg(test)]
 mod tests;
@@ -49,6 +50,7 @@ pub use opened::{NotOpened, Opened, Wanted};
 pub use ports::{Holder, Ports, holder};
 pub use report::{Published, Report};
 pub use ringgate_gate::body::Stage;
+pub use spreading::AwakeWorkers;
 pub use stages::{Recorder, Stages};
 
 use barrier::Helm;
@@ -56,6 +58,7 @@ use card::Seat;
 use counted::Counted;
 use opened::NewSockets;
 use shell::Shell;
+use spreading::{Spreading, Tally};
 use thread::{Parts, Turns, Worker};
 use watch::Watch;
 
@@ -93,6 +96,8 @@ pub struct Plan {
     pub io: Choice,
     /// How long a worker looks for work before it sleeps.
     pub spin: Duration,
+    /// Whether workers that are not needed sleep.
+    pub narrows: bool,
     /// Which listeners are served past the kernel's sockets.
     pub card: Option<CardPlan>,
     /// Tokens that no session may be opened with.
@@ -119,7 +124,11 @@ impl Plan {
 }
 
 /// Workers that have not begun to turn.
-pub struct Ready(Vec<Box<dyn Turns>>);
+pub struct Ready {
+    workers: Vec<Box<dyn Turns>>,
+    /// The sessions that they have brought.
+    tally: Option<Tally>,
+}
 
 /// Workers that run, or will as soon as they are there.
 pub struct Fleet {
@@ -149,6 +158,9 @@ pub struct Fleet {
     watch: Option<Watch>,
     /// Past the kernel's sockets.
     card: Option<Arc<FleetCard>>,
+    /// Ends before the workers do.
+    spreading: Option<Arc<Spreading>>,
+    why_all_awake: Option<String>,
 }
 
 impl Fleet {
@@ -165,6 +177,7 @@ impl Fleet {
         let parts = (0..).zip(drivers).map(|(index, driver)| start.parts(index, driver));
         let mut parts = parts.collect::<Result<Vec<_>, _>>()?;
         start.begin_card(&mut parts)?;
+        start.spread(&mut parts);
         let shells: Vec<_> =
             parts.iter().map(|parts| Shell::new(&parts.driver, start.clock)).collect();
         let facts = parts.first().map(|it| (it.driver.name(), it.gate.aead().kernel().name()));
@@ -173,13 +186,16 @@ impl Fleet {
         let workers = shells.into_iter().zip(parts).map(|(shell, parts)| -> Box<dyn Turns> {
             Box::new(Worker::new(shell, parts, clock, plan.spin))
         });
-        fleet.set_off(Ready(workers.collect()));
+        fleet.set_off(Ready { workers: workers.collect(), tally: None });
         Ok(fleet)
     }
 
     /// Has workers turn that are ready to.
-    pub fn set_off(&mut self, Ready(workers): Ready) {
+    pub fn set_off(&mut self, Ready { workers, tally }: Ready) {
         self.has_begun = true;
+        if let Some(spreading) = &self.spreading {
+            spreading.begin(tally.as_ref(), &self.published, self.clock);
+        }
         if let Some(card) = &self.card {
             card.change(&self.known_addresses(), &[]);
         }
@@ -194,6 +210,9 @@ impl Fleet {
     /// process's.
     pub fn part(mut self) -> std::io::Result<()> {
         self.link_paths.clear();
+        if let Some(spreading) = &self.spreading {
+            spreading.end();
+        }
         self.join()
     }
 
@@ -285,6 +304,9 @@ impl Fleet {
     pub fn adopt(&self, setup: &Setup, opened: Vec<(ListenerId, Opened)>) -> Arc<Setup> {
         let setup = Arc::new(with_ports(setup, &self.note_addresses(setup, &opened)));
         self.tell_all(|| Mail::Setup(Arc::clone(&setup)));
+        for (listener, opened) in &opened {
+            self.spread_opened(*listener, opened);
+        }
         for (listener, Opened { sockets, by_card, .. }) in opened {
             let revision = setup.revision;
             for (post, sockets) in self.posts.iter().zip(sockets) {
@@ -305,9 +327,10 @@ impl Fleet {
     ) -> Vec<Vec<SocketAddr>> {
         let mut known = self.known_addresses();
         known.resize_with(setup.listeners.len(), Vec::new);
-        for (addresses, listener) in known.iter_mut().zip(&setup.listeners) {
+        for ((number, listener), addresses) in setup.listeners.pairs().zip(known.iter_mut()) {
             if listener.phase == Phase::Closed {
                 addresses.clear();
+                self.spread_closed(number);
             }
         }
         for (listener, opened) in opened {
@@ -423,6 +446,8 @@ struct Start<'a> {
     card: Option<FleetCard>,
     /// The same, for all who need it.
     shared_card: Option<Arc<FleetCard>>,
+    spreading: Option<Arc<Spreading>>,
+    why_all_awake: Option<String>,
 }
 
 impl<'a> Start<'a> {
@@ -459,6 +484,8 @@ impl<'a> Start<'a> {
             why_unrestricted: None,
             card: None,
             shared_card: None,
+            spreading: None,
+            why_all_awake: None,
         }
     }
 
@@ -493,7 +520,8 @@ impl<'a> Start<'a> {
         sockets::bind_players(plan, &players, &mut driver, &mut gate)?;
         sockets::open_links(plan, index, &mut driver, &mut gate, &mut self.link_paths)?;
         let players = players.into_iter().flatten().collect();
-        Ok(Parts { index, driver, gate, players, counted: Counted::default(), seat: None })
+        let (counted, seat, buckets) = (Counted::default(), None, None);
+        Ok(Parts { index, driver, gate, players, counted, seat, buckets })
     }
 
     /// Follows what changes at the interface. Frames for listeners come in from now on where they
@@ -566,6 +594,8 @@ impl<'a> Start<'a> {
             setup: Mutex::new(self.setup),
             watch,
             card: self.shared_card,
+            spreading: self.spreading,
+            why_all_awake: self.why_all_awake,
         }
     }
 }

@@ -52,9 +52,43 @@ pub struct Report {
     pub turns: u64,
     /// What was waited on purpose.
     pub gathers: Gathers,
+    /// Time that it has had on a core, where somebody goes by that.
+    pub busy_ns: u64,
     /// Moment of the report, in nanoseconds of the fleet's clock.
     pub at_ns: u64,
 }
+
+/// How busy a worker was up to a moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Busy {
+    pub(super) at_ns: u64,
+    pub(super) on_core_ns: u64,
+    pub(super) turns: u64,
+    pub(super) waits: u64,
+}
+
+impl Busy {
+    /// Which part of its core it was busy for since another moment. One that has hardly slept is as
+    /// busy as it can be, however much of its core it was given.
+    pub(super) fn since(&self, before: &Self) -> f64 {
+        let ns = self.at_ns.saturating_sub(before.at_ns);
+        if before.at_ns == 0 || ns == 0 {
+            return 0.0;
+        }
+        let turns = self.turns.saturating_sub(before.turns);
+        let waits = self.waits.saturating_sub(before.waits);
+        if turns >= TURNS_MIN && waits < turns / SLEEPLESS {
+            return 1.0;
+        }
+        self.on_core_ns.saturating_sub(before.on_core_ns) as f64 / ns as f64
+    }
+}
+
+/// Fewer turns say nothing about sleep.
+const TURNS_MIN: u64 = 64;
+
+/// Who sleeps before fewer than one in so many turns has hardly slept.
+const SLEEPLESS: u64 = 16;
 
 /// The counter at which a worker leaves its report and exchanges its counts of latencies.
 pub struct Published {
@@ -79,6 +113,13 @@ impl Published {
     /// The last report.
     pub fn report(&self) -> Report {
         lock(&self.report).clone()
+    }
+
+    /// How busy the worker was up to its last report.
+    pub(super) fn busy(&self) -> Busy {
+        let report = lock(&self.report);
+        let &Report { at_ns, busy_ns, turns, .. } = &*report;
+        Busy { at_ns, on_core_ns: busy_ns, turns, waits: report.io.waits }
     }
 
     /// Asks the worker for its counts of latencies and takes those that it has left since the last
@@ -152,6 +193,16 @@ mod tests {
         let mut sum = Stages::new();
         sum.add(recorder);
         sum.of(Stage::Turn).len()
+    }
+
+    #[test]
+    fn who_hardly_sleeps_is_as_busy_as_can_be() {
+        let at = |at_ns, on_core_ns, turns, waits| Busy { at_ns, on_core_ns, turns, waits };
+        let before = at(1000, 500, 100, 90);
+        assert!((at(2000, 800, 300, 280).since(&before) - 0.3).abs() < 1e-9);
+        assert!((at(2000, 800, 300, 90).since(&before) - 1.0).abs() < 1e-9, "others have its core");
+        assert!((at(2000, 510, 110, 90).since(&before) - 0.01).abs() < 1e-9, "too few to tell");
+        assert!(at(2000, 800, 300, 280).since(&Busy::default()).abs() < 1e-9, "not looked at yet");
     }
 
     #[test]

@@ -15,6 +15,7 @@ pub(super) fn plan() -> Plan {
         pin: false,
         io: Choice::Mmsg,
         spin: Duration::ZERO,
+        narrows: false,
         card: None,
         spent: Vec::new(),
     }

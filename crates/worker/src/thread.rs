@@ -22,7 +22,7 @@ use ringgate_core::secret::CookieSecret;
 use ringgate_gate::body::{self, Stage, Surroundings};
 use ringgate_gate::handover::{Rest, Sink, SocketUse};
 use ringgate_gate::pace::Rules;
-use ringgate_gate::{ForwardedDatagram, Gate, Mail, MemberId, Party, WorkerId};
+use ringgate_gate::{Buckets, ForwardedDatagram, Gate, Mail, MemberId, Party, WorkerId};
 use ringgate_io::{CardCounts, SocketDriver, socket};
 use ringgate_os::publishing::{self, Request};
 use ringgate_os::shared::Writing;
@@ -41,6 +41,8 @@ pub(super) struct Parts<D> {
     pub(super) counted: Counted,
     /// Its part of the fleet's interface.
     pub(super) seat: Option<Seat>,
+    /// Where sources are given to workers.
+    pub(super) buckets: Option<Arc<Buckets>>,
 }
 
 /// A worker that is ready to run.
@@ -64,6 +66,7 @@ pub(super) struct Worker<D> {
     /// By the processes before this one.
     counted: Counted,
     seat: Option<Seat>,
+    buckets: Option<Arc<Buckets>>,
 }
 
 /// The clocks of this host.
@@ -125,7 +128,7 @@ impl<D: SocketDriver> Turns for Worker<D> {
 impl<D: SocketDriver> Worker<D> {
     /// A worker in what was made for it.
     pub(super) fn new(shell: Shell, parts: Parts<D>, clock: clock::Clock, spin: Duration) -> Self {
-        let Parts { index, driver, gate, players, counted, seat } = parts;
+        let Parts { index, driver, gate, players, counted, seat, buckets } = parts;
         let Shell { mailbox, published, stand, helm: _, stages, lanes, desk: _ } = shell;
         let link = gate.udp_link().and_then(|link| driver.fd(link));
         let link_port = link.and_then(|fd| socket::local_address(fd).ok());
@@ -146,6 +149,7 @@ impl<D: SocketDriver> Worker<D> {
             asked: Vec::new(),
             counted,
             seat,
+            buckets,
         }
     }
 
@@ -328,6 +332,9 @@ impl<D: SocketDriver> Worker<D> {
         }
         self.housekeeping_at_ns = now_ns + publishing::period_ns(HOUSEKEEPING_NS);
         self.take_sockets();
+        if let Some(buckets) = &self.buckets {
+            self.body.share_among(buckets.among());
+        }
         self.published.pass_by(&mut self.around.stages);
         let socket_drops = self.players.dropped(&self.driver);
         let is_left = self.published.leave_report(|it| self.fill(it, (now_ns, socket_drops)));
@@ -371,6 +378,8 @@ impl<D: SocketDriver> Worker<D> {
         report.card = counted.card;
         report.revision = gate.revision();
         report.at_ns = now_ns;
+        // Its thread is the one that asks.
+        report.busy_ns = self.buckets.as_ref().map_or(0, |_| clock::thread_cpu_ns());
         report.backends_up.clear();
         report.backends_up.extend(gate.backends_up());
         report.backends_closed.clear();

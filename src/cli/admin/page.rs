@@ -17,6 +17,9 @@ pub(crate) struct Status {
     pub(crate) not_ready_because: Option<String>,
     pub(crate) uptime_s: u64,
     pub(crate) config: Config,
+    /// Not of a release that always has all.
+    pub(crate) workers_awake: Option<usize>,
+    pub(crate) why_all_awake: Option<String>,
     pub(crate) workers: Vec<Worker>,
     pub(crate) listeners: Vec<Listener>,
     pub(crate) backends: Vec<Backend>,

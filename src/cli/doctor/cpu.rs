@@ -2,6 +2,7 @@
 
 use super::Finding;
 use super::host::Host;
+use crate::config::{Config, WorkersAwake};
 use ringgate_core::crypto::Kernel;
 
 /// Of all time since the start, in per mille: from here on it shows in the tails.
@@ -51,6 +52,20 @@ pub(super) fn sleep(host: &Host, cost_ns: u64) -> Finding {
          batch_delay_max), so that sleeping stays below a tenth of its core, and players wait with it",
         change,
     )
+}
+
+/// Whether workers that are not needed may sleep, where the config says so.
+pub(super) fn awake(config: &Config, may_load: bool) -> Option<Finding> {
+    (config.gateway.workers_awake == WorkersAwake::Auto).then(|| {
+        let what = "workers that sleep";
+        if may_load {
+            return Finding::ok(what, "the right to load their program is there");
+        }
+        Finding::ok(what, "no right to load their program, as doctor was started").could(
+            "without CAP_BPF at its start all workers of the gateway are awake, whatever workers_awake says",
+            "AmbientCapabilities=CAP_BPF in the unit; run doctor as the service would run",
+        )
+    })
 }
 
 /// From here on it is what decides how long a worker waits at the load that fleets run at.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 
 use crate::ids::{ListenerId, WorkerId};
-use crate::store::table::Address;
+use ringgate_batch::Endpoint;
 use ringgate_batch::spread::Spread;
 use ringgate_core::limits::LISTENERS_MAX;
 
@@ -50,10 +50,10 @@ impl Buckets {
         self.among.load(Ordering::Relaxed)
     }
 
-    /// The bucket of an address, if its listener goes by them.
-    pub fn bucket_of(&self, address: &Address) -> Option<usize> {
-        let goes_by = self.goes_by[address.listener.index()].load(Ordering::Relaxed);
-        goes_by.then(|| self.spread.key().bucket(&address.endpoint))
+    /// The bucket of a source, if the listener goes by them.
+    pub fn bucket_of(&self, listener: ListenerId, source: &Endpoint) -> Option<usize> {
+        let goes_by = self.goes_by[listener.index()].load(Ordering::Relaxed);
+        goes_by.then(|| self.spread.key().bucket(source))
     }
 }
 
@@ -62,22 +62,22 @@ impl Share {
         Self { buckets: Arc::clone(buckets), worker }
     }
 
-    /// A datagram has come in from an address that is to get its first entry. False where another
+    /// A datagram has come in from a source that is to get its first entry. False where another
     /// worker has its bucket by now.
-    pub(crate) fn begin(&self, address: &Address) -> bool {
-        let bucket = self.buckets.bucket_of(address);
+    pub(crate) fn begin(&self, listener: ListenerId, source: &Endpoint) -> bool {
+        let bucket = self.buckets.bucket_of(listener, source);
         bucket.is_none_or(|bucket| self.buckets.spread.begin(bucket, self.worker.0))
     }
 
-    /// An address has one more entry.
-    pub(crate) fn enter(&self, address: &Address) {
-        let bucket = self.buckets.bucket_of(address);
+    /// A source has one more entry.
+    pub(crate) fn enter(&self, listener: ListenerId, source: &Endpoint) {
+        let bucket = self.buckets.bucket_of(listener, source);
         bucket.inspect(|bucket| self.buckets.spread.enter(*bucket, self.worker.0));
     }
 
-    /// An address has one less.
-    pub(crate) fn leave(&self, address: &Address) {
-        let bucket = self.buckets.bucket_of(address);
+    /// A source has one less.
+    pub(crate) fn leave(&self, listener: ListenerId, source: &Endpoint) {
+        let bucket = self.buckets.bucket_of(listener, source);
         bucket.inspect(|bucket| self.buckets.spread.leave(*bucket));
     }
 }

@@ -266,7 +266,7 @@ impl<T: Tenant> Table<T> {
             told.enter(address);
         }
         if let Some(share) = &self.share {
-            share.enter(address);
+            share.enter(address.listener, &address.endpoint);
         }
     }
 
@@ -282,7 +282,7 @@ impl<T: Tenant> Table<T> {
             told.leave(address);
         }
         if let Some(share) = &self.share {
-            share.leave(address);
+            share.leave(address.listener, &address.endpoint);
         }
     }
 
@@ -406,7 +406,7 @@ impl<T: Tenant> Table<T> {
             told.enter_unheard(&address);
         }
         if let Some(share) = &self.share {
-            share.enter(&address);
+            share.enter(address.listener, &address.endpoint);
         }
         Ok(entry)
     }
@@ -461,11 +461,15 @@ impl<T: Tenant> Table<T> {
         if forwarded || self.share.is_none() {
             return insert(self);
         }
-        if self.share.as_ref().is_some_and(|share| !share.begin(address)) {
+        if self
+            .share
+            .as_ref()
+            .is_some_and(|share| !share.begin(address.listener, &address.endpoint))
+        {
             return Err(NoPlace::Elsewhere);
         }
         let inserted = insert(self);
-        self.share.as_ref().inspect(|share| share.leave(address));
+        self.share.as_ref().inspect(|share| share.leave(address.listener, &address.endpoint));
         inserted
     }
 
@@ -727,7 +731,11 @@ mod tests {
         let buckets = Buckets::new(Spread::new(Box::new(words), SpreadKey::new([9; 6]), 2));
         let buckets = Arc::new(buckets);
         buckets.set_listener(ListenerId(1), true);
-        let of = |n: u16| buckets.spread().bucket(buckets.bucket_of(&address(n)).expect("by it"));
+        let of = |n: u16| {
+            buckets
+                .spread()
+                .bucket(buckets.bucket_of(ListenerId(1), &address(n).endpoint).expect("by it"))
+        };
         let tables = [0, 1].map(|worker| {
             let mut table = Table::new(4, Resting::NONE, 0, KEY);
             table.share(Share::of(&buckets, WorkerId(worker)));
