@@ -42,8 +42,8 @@ impl Awake {
     }
 
     /// Takes in which part of its core each worker was busy for since the last look. Returns
-    /// whether newcomers come to others from now on.
-    pub fn look(&mut self, now_ns: u64, busy: &[f64]) -> bool {
+    /// whether newcomers come to others from now on. Where nobody `may_sleep`, all stay awake.
+    pub fn look(&mut self, now_ns: u64, busy: &[f64], may_sleep: bool) -> bool {
         let before = (self.count, self.takers());
         for (worker, busy) in self.workers.iter_mut().zip(busy) {
             worker.busy += (busy - worker.busy) * NEWS;
@@ -53,7 +53,9 @@ impl Awake {
         if self.count < self.workers.len() && self.takes_all() {
             self.count += 1;
         }
-        self.narrow(now_ns);
+        if may_sleep {
+            self.narrow(now_ns);
+        }
         before != (self.count, self.takers())
     }
 
@@ -76,6 +78,14 @@ impl Awake {
     /// How many are awake.
     pub const fn count(&self) -> usize {
         self.count
+    }
+
+    /// How many workers do what there is to do, as if each did as much as the busiest: those who
+    /// came before another one was woken are with one.
+    pub fn among(&self) -> u16 {
+        let busy = self.workers.iter().map(|it| it.busy);
+        let most = busy.clone().fold(0.0, f64::max);
+        if most > 0.0 { (busy.sum::<f64>() / most).round().max(1.0) as u16 } else { 1 }
     }
 
     /// The workers that newcomers come to.

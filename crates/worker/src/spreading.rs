@@ -231,14 +231,14 @@ impl Spreading {
             awake: Awake::new(workers, self.awake()),
             count: Arc::clone(&self.awake),
             books: published.iter().map(|it| (Arc::clone(it), Busy::default())).collect(),
+            is_auto: self.is_auto,
             given_ns: 0,
         };
         thoughts.give(clock.now_ns());
-        let is_auto = self.is_auto;
         let (end, ends) = mpsc::channel::<()>();
         let think = move || {
             while let Err(RecvTimeoutError::Timeout) = ends.recv_timeout(LOOK_EVERY) {
-                thoughts.look(clock.now_ns(), is_auto);
+                thoughts.look(clock.now_ns());
             }
         };
         let thread = std::thread::Builder::new().name("ringgate-awake".to_owned()).spawn(think);
@@ -296,17 +296,19 @@ struct Thoughts {
     count: Arc<AtomicUsize>,
     /// With what the last report has said.
     books: Vec<(Arc<Published>, Busy)>,
+    is_auto: bool,
     given_ns: u64,
 }
 
 impl Thoughts {
-    fn look(&mut self, now_ns: u64, is_auto: bool) {
+    fn look(&mut self, now_ns: u64) {
         let busy = self.books.iter_mut().map(|(worker, before)| {
             let now = worker.busy();
             now.since(&std::mem::replace(before, now))
         });
         let busy: Vec<_> = busy.collect();
-        let has_changed = is_auto && self.awake.look(now_ns, &busy);
+        let has_changed = self.awake.look(now_ns, &busy, self.is_auto);
+        self.buckets.set_among(self.awake.among());
         if has_changed || now_ns >= self.given_ns + GIVE_EVERY_NS {
             self.give(now_ns);
         }
@@ -314,9 +316,9 @@ impl Thoughts {
 
     /// Buckets without sessions go to those whom newcomers are to come to.
     fn give(&mut self, now_ns: u64) {
-        let takers = self.awake.takers();
+        let all = || (0..self.buckets.spread().workers()).collect();
+        let takers = if self.is_auto { self.awake.takers() } else { all() };
         self.buckets.spread().give_empty(&takers);
-        self.buckets.set_among(self.awake.count() as u16);
         self.count.store(self.awake.count(), Ordering::Relaxed);
         self.given_ns = now_ns;
     }

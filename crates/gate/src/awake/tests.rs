@@ -13,7 +13,7 @@ const LOOK_NS: u64 = 100_000_000;
 fn look(awake: &mut Awake, now_ns: &mut u64, looks: u64, busy: &[f64]) {
     for _ in 0..looks {
         *now_ns += LOOK_NS;
-        awake.look(*now_ns, busy);
+        awake.look(*now_ns, busy, true);
     }
 }
 
@@ -44,13 +44,13 @@ fn who_is_full_gets_nobody_and_another_is_woken_when_all_are() {
     look(&mut awake, &mut now_ns, 5, &[0.45, 0.0, 0.0]);
     assert_eq!(awake.takers(), [0], "there is room");
     look(&mut awake, &mut now_ns, 5, &[0.7, 0.0, 0.0]);
-    assert_eq!((awake.count(), awake.takers()), (2, vec![1]));
+    assert_eq!((awake.count(), awake.takers(), awake.among()), (2, vec![1], 1));
     look(&mut awake, &mut now_ns, 5, &[0.45, 0.2, 0.0]);
     assert_eq!(awake.takers(), [1], "it was full a moment ago");
     look(&mut awake, &mut now_ns, 5, &[0.35, 0.2, 0.0]);
     assert_eq!(awake.takers(), [0, 1]);
     look(&mut awake, &mut now_ns, 20, &[0.9, 0.9, 0.9]);
-    assert_eq!((awake.count(), awake.takers()), (3, vec![0, 1, 2]), "all are full");
+    assert_eq!((awake.count(), awake.takers(), awake.among()), (3, vec![0, 1, 2], 3));
 }
 
 /// What the kernel, workers and players do, by seed.
@@ -132,7 +132,7 @@ impl World {
     fn look(&mut self) {
         self.now_ns += LOOK_NS;
         let busy = self.busy();
-        self.awake.look(self.now_ns, &busy);
+        self.awake.look(self.now_ns, &busy, true);
         let takers = self.awake.takers();
         self.spread.give_empty(&takers);
         let is_full = |worker: &u16| self.awake.workers[usize::from(*worker)].busy > FULL_FROM;

@@ -40,12 +40,12 @@ impl Buckets {
         self.goes_by[listener.index()].store(goes_by, Ordering::Relaxed);
     }
 
-    /// So many workers are awake from now on.
+    /// So many workers do what there is to do, from now on.
     pub fn set_among(&self, workers: u16) {
         self.among.store(workers, Ordering::Relaxed);
     }
 
-    /// How many workers are awake.
+    /// How many workers do what there is to do.
     pub fn among(&self) -> u16 {
         self.among.load(Ordering::Relaxed)
     }
