@@ -414,46 +414,17 @@ impl Whereabouts {
     /// Another member says that it has a player at an address. Who says so last is believed, and
     /// who did before when that one has it no more.
     pub fn learn(&self, address: &Address, member: MemberId, now_ns: u64) -> Result<(), NoRoom> {
-        let hash = self.hash(address);
-        let mut others = lock(&self.others[shard(hash)]);
-        let is_its = others.get(&hash).is_some_and(|it| it.is_of(member));
-        if !is_its && self.count_of(member) >= share_of(self.others_max) {
-            return Err(NoRoom::Share);
-        }
-        let fresh = Other::new(member, now_ns);
-        match others.entry(hash) {
-            hash_map::Entry::Occupied(known) if known.get().member == member => return Ok(()),
-            hash_map::Entry::Occupied(mut known) => {
-                let known = known.get_mut();
-                let (second, third) = (known.member, known.before);
-                *known = Other { before: Some(second), ..fresh };
-                if third == Some(member) {
-                    return Ok(());
-                }
-                third.inspect(|third| self.count(address, *third, false));
-            }
-            hash_map::Entry::Vacant(place) => {
-                if self.others_count.load(Ordering::Relaxed) >= self.others_max {
-                    return Err(NoRoom::All);
-                }
-                place.insert(fresh);
-                self.others_count.fetch_add(1, Ordering::Relaxed);
-            }
-        }
-        self.count(address, member, true);
-        Ok(())
+        let has_share = self.count_of(member) < share_of(self.others_max);
+        let room = (&self.others_count, self.others_max, has_share);
+        let said = (self.hash(address), Other::new(member, now_ns));
+        note(&self.others, room, said, |of, is_more| self.count(address, of, is_more))
     }
 
     /// It says that it has not any more.
     pub fn unlearn(&self, address: &Address, member: MemberId) {
-        let hash = self.hash(address);
-        let mut others = lock(&self.others[shard(hash)]);
-        let Some(other) = others.get_mut(&hash).filter(|it| it.is_of(member)) else { return };
-        if !other.give_up(member) {
-            others.remove(&hash);
-            self.others_count.fetch_sub(1, Ordering::Relaxed);
+        if give_up(&self.others, &self.others_count, (self.hash(address), member)) {
+            self.count(address, member, false);
         }
-        self.count(address, member, false);
     }
 
     /// Another member stands by for a player.
@@ -463,32 +434,15 @@ impl Whereabouts {
         member: MemberId,
         now_ns: u64,
     ) -> Result<(), NoRoom> {
-        let hash = self.hash(address);
-        let mut stands = lock(&self.stands[shard(hash)]);
-        let known = stands.get(&hash).map(|it| it.member);
-        if known.is_none() && self.stands_count.load(Ordering::Relaxed) >= self.others_max {
-            return Err(NoRoom::All);
-        }
         let stood = self.stands_counts[usize::from(member.0)].load(Ordering::Relaxed);
-        if known != Some(member) && stood >= share_of(self.others_max) {
-            return Err(NoRoom::Share);
-        }
-        stands.insert(hash, Other::new(member, now_ns));
-        self.stands_count.fetch_add(known.is_none().into(), Ordering::Relaxed);
-        if known != Some(member) {
-            self.count_stands(address, member, true);
-            known.inspect(|known| self.count_stands(address, *known, false));
-        }
-        Ok(())
+        let room = (&self.stands_count, self.others_max, stood < share_of(self.others_max));
+        let said = (self.hash(address), Other::new(member, now_ns));
+        note(&self.stands, room, said, |of, is_more| self.count_stands(address, of, is_more))
     }
 
     /// It does not any more.
     pub fn unlearn_stands(&self, address: &Address, member: MemberId) {
-        let hash = self.hash(address);
-        let mut stands = lock(&self.stands[shard(hash)]);
-        if stands.get(&hash).is_some_and(|it| it.member == member) {
-            stands.remove(&hash);
-            self.stands_count.fetch_sub(1, Ordering::Relaxed);
+        if give_up(&self.stands, &self.stands_count, (self.hash(address), member)) {
             self.count_stands(address, member, false);
         }
     }
@@ -505,17 +459,15 @@ impl Whereabouts {
     /// A member is not connected any more: nothing goes to it.
     pub fn forget(&self, member: MemberId) {
         self.set_silent(member, false);
-        for stands in &self.stands {
-            let mut stands = lock(stands);
-            let before = stands.len();
-            stands.retain(|_, it| it.member != member);
-            self.stands_count.fetch_sub(before - stands.len(), Ordering::Relaxed);
-        }
-        for others in &self.others {
-            let mut others = lock(others);
-            let before = others.len();
-            others.retain(|_, it| !it.is_of(member) || it.give_up(member));
-            self.others_count.fetch_sub(before - others.len(), Ordering::Relaxed);
+        for (known, count) in
+            [(&self.stands, &self.stands_count), (&self.others, &self.others_count)]
+        {
+            for known in known {
+                let mut known = lock(known);
+                let before = known.len();
+                known.retain(|_, it| !it.is_of(member) || it.give_up(member));
+                count.fetch_sub(before - known.len(), Ordering::Relaxed);
+            }
         }
         let mut counts = lock(&self.home_counts);
         counts[usize::from(member.0)] = Box::default();
@@ -574,6 +526,56 @@ impl Whereabouts {
     fn bucket(&self, address: &Address) -> usize {
         address.area().hash(self.key) as usize % BUCKETS
     }
+}
+
+/// Notes that a member has said so of an address. Of those who had, the last one may say so still;
+/// `count` hears whose each is more, and whose no more.
+fn note(
+    known: &[Mutex<ByHash<u64, Other>>; SHARDS],
+    (known_count, known_max, has_share): (&AtomicUsize, usize, bool),
+    (hash, fresh): (u64, Other),
+    count: impl Fn(MemberId, bool),
+) -> Result<(), NoRoom> {
+    let (member, mut known) = (fresh.member, lock(&known[shard(hash)]));
+    if !has_share && !known.get(&hash).is_some_and(|it| it.is_of(member)) {
+        return Err(NoRoom::Share);
+    }
+    match known.entry(hash) {
+        hash_map::Entry::Occupied(known) if known.get().member == member => return Ok(()),
+        hash_map::Entry::Occupied(mut known) => {
+            let known = known.get_mut();
+            let (second, third) = (known.member, known.before);
+            *known = Other { before: Some(second), ..fresh };
+            if third == Some(member) {
+                return Ok(());
+            }
+            third.inspect(|third| count(*third, false));
+        }
+        hash_map::Entry::Vacant(place) => {
+            if known_count.load(Ordering::Relaxed) >= known_max {
+                return Err(NoRoom::All);
+            }
+            place.insert(fresh);
+            known_count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    count(member, true);
+    Ok(())
+}
+
+/// A member says so no more. Whether it had.
+fn give_up(
+    known: &[Mutex<ByHash<u64, Other>>; SHARDS],
+    known_count: &AtomicUsize,
+    (hash, member): (u64, MemberId),
+) -> bool {
+    let mut known = lock(&known[shard(hash)]);
+    let Some(other) = known.get_mut(&hash).filter(|it| it.is_of(member)) else { return false };
+    if !other.give_up(member) {
+        known.remove(&hash);
+        known_count.fetch_sub(1, Ordering::Relaxed);
+    }
+    true
 }
 
 const fn shard(hash: u64) -> usize {
@@ -919,6 +921,10 @@ mod tests {
         whereabouts.unlearn_stands(&at(1, 1), C);
         whereabouts.forget(B);
         assert_eq!(found(), (Some(third), true));
+        let again = whereabouts.learn_stands(&at(1, 1), C, 0);
+        assert_eq!(again, Ok(()), "so does another one, for a while");
+        whereabouts.unlearn_stands(&at(1, 1), C);
+        assert_eq!(found(), (Some(third), true));
         whereabouts.forget(third);
         assert_eq!(found(), (None, false));
         let stands = |ip, port, member| whereabouts.learn_stands(&at(ip, port), member, 0);
@@ -927,6 +933,7 @@ mod tests {
         assert_eq!((stands(9, 1, B), stands(2, 1, B)), (Err(NoRoom::Share), Err(NoRoom::Share)));
         assert!(all(4));
         assert_eq!((stands(9, 1, C), stands(1, 1, C)), (Err(NoRoom::All), Ok(())));
+        whereabouts.unlearn_stands(&at(1, 1), B);
         assert_eq!(stands(2, 1, B), Ok(()), "it has one less");
     }
 }
