@@ -62,6 +62,6 @@ pub use moves::Moves;
 pub use news::News;
 pub use number::{Incarnation, PacketNumber, Tenure, Term};
 pub use question::{Answer, Asked, Player, Question, Reply, SessionId, Wake};
-pub use record::{NetcodeProof, PlainProof, Proof, RECORD_BYTES_MAX, Record};
+pub use record::{NetcodeProof, PlainProof, Proof, RECORD_BYTES_MAX, Record, UnrealProof};
 pub use room::NoRoom;
 pub use standby::{HolderQuestions, Next, appoint};

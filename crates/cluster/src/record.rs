@@ -7,6 +7,8 @@
 
 use ringgate_core::carry::{Broken, Carry, Maps, Reader, Writer};
 use ringgate_core::proto::netcode::USER_DATA_BYTES;
+use ringgate_core::proto::unreal::cookie::Cookie;
+use ringgate_core::proto::unreal::prefix::Ids;
 use ringgate_core::secret::Key;
 
 use crate::number::{Tenure, Term};
@@ -50,6 +52,8 @@ pub enum Proof {
     Netcode(Box<NetcodeProof>),
     /// Any other over UDP.
     Plain(PlainProof),
+    /// Unreal Engine's.
+    Unreal(UnrealProof),
 }
 
 /// A netcode session has keys.
@@ -78,12 +82,25 @@ pub struct PlainProof {
     pub newest: u64,
 }
 
+/// An Unreal session has its address, the ids of its packets, and their numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnrealProof {
+    /// What player and server share: restarts of the handshake name the session by it.
+    pub cookie: Cookie,
+    /// What the player's packets begin with.
+    pub player_ids: Ids,
+    /// What they begin with at the server.
+    pub server_ids: Ids,
+    /// The highest number of a packet of the player's, extended; 0 where they cannot be read.
+    pub newest: u64,
+}
+
 impl Proof {
     /// Which client the player is, where its protocol has such ids.
     pub fn client_id(&self) -> Option<u64> {
         match self {
             Self::Netcode(it) => Some(it.client_id),
-            Self::Plain(_) => None,
+            Self::Plain(_) | Self::Unreal(_) => None,
         }
     }
 
@@ -91,7 +108,15 @@ impl Proof {
     pub fn of_netcode(&self) -> Option<&NetcodeProof> {
         match self {
             Self::Netcode(it) => Some(it),
-            Self::Plain(_) => None,
+            Self::Plain(_) | Self::Unreal(_) => None,
+        }
+    }
+
+    /// That of an Unreal session.
+    pub const fn of_unreal(&self) -> Option<&UnrealProof> {
+        match self {
+            Self::Unreal(it) => Some(it),
+            Self::Netcode(_) | Self::Plain(_) => None,
         }
     }
 
@@ -99,7 +124,7 @@ impl Proof {
     pub const fn of_plain(&self) -> Option<&PlainProof> {
         match self {
             Self::Plain(it) => Some(it),
-            Self::Netcode(_) => None,
+            Self::Netcode(_) | Self::Unreal(_) => None,
         }
     }
 
@@ -108,6 +133,7 @@ impl Proof {
         match self {
             Self::Netcode(_) => VERSION_NETCODE,
             Self::Plain(_) => VERSION_PLAIN,
+            Self::Unreal(_) => VERSION_UNREAL,
         }
     }
 }
@@ -144,12 +170,10 @@ impl Record {
         let maps = Maps::default();
         let mut from = Reader::new(bytes, &maps);
         let version = u8::read(&mut from)?;
-        let has_keys = match version {
-            VERSION_NETCODE => true,
-            VERSION_PLAIN => false,
-            _ => return Err(Broken::Invalid("version")),
-        };
-        let record = Self::read(&mut from, has_keys)?;
+        if ![VERSION_NETCODE, VERSION_PLAIN, VERSION_UNREAL].contains(&version) {
+            return Err(Broken::Invalid("version"));
+        }
+        let record = Self::read(&mut from, version)?;
         from.end()?;
         record.check()?;
         Ok(record)
@@ -174,22 +198,28 @@ impl Record {
         let (is_known, newest) = match &self.proof {
             Proof::Netcode(proof) => (proof.is_confirmed, proof.newest),
             Proof::Plain(proof) => (proof.is_proven, proof.newest),
+            Proof::Unreal(proof) => (true, proof.newest),
         };
         is_known.write(out);
         newest.write(out);
         self.slot.write(out);
         self.player.write(out);
         self.local.write(out);
-        if let Some(NetcodeProof { user_data, .. }) = netcode {
-            user_data.write(out);
+        match &self.proof {
+            Proof::Netcode(proof) => proof.user_data.write(out),
+            Proof::Plain(_) => {}
+            Proof::Unreal(UnrealProof { cookie, player_ids, server_ids, newest: _ }) => {
+                cookie.write(out);
+                [*player_ids, *server_ids].write(out);
+            }
         }
         self.backend.write(out);
     }
 
-    fn read(from: &mut Reader<'_>, has_keys: bool) -> Result<Self, Broken> {
+    fn read(from: &mut Reader<'_>, version: u8) -> Result<Self, Broken> {
         let (session, token) = Carry::read(from)?;
         let (holder, revision) = Carry::read(from)?;
-        let keys = if has_keys {
+        let keys = if version == VERSION_NETCODE {
             let (open_key, seal_key) = Carry::read(from)?;
             Some((open_key, seal_key, Carry::read(from)?))
         } else {
@@ -209,7 +239,14 @@ impl Record {
                 newest,
                 user_data: Carry::read(from)?,
             })),
-            None => Proof::Plain(PlainProof { is_proven: is_known, newest }),
+            None if version == VERSION_PLAIN => {
+                Proof::Plain(PlainProof { is_proven: is_known, newest })
+            }
+            None if !is_known => return Err(Broken::Invalid("proof")),
+            None => {
+                let (cookie, [player_ids, server_ids]) = Carry::read(from)?;
+                Proof::Unreal(UnrealProof { cookie, player_ids, server_ids, newest })
+            }
         };
         Ok(Self {
             session,
@@ -249,6 +286,7 @@ impl Record {
 /// with, and says so.
 const VERSION_NETCODE: u8 = 1;
 const VERSION_PLAIN: u8 = 2;
+const VERSION_UNREAL: u8 = 3;
 
 /// A fleet's names are no longer.
 const NAME_BYTES_MAX: usize = 64;
@@ -290,6 +328,16 @@ mod tests {
         Record { proof, ..record() }
     }
 
+    fn unreal() -> Record {
+        let proof = Proof::Unreal(UnrealProof {
+            cookie: Cookie([9; 20]),
+            player_ids: Ids::new(1, 5),
+            server_ids: Ids::new(2, 5),
+            newest: 1 << 20,
+        });
+        Record { proof, ..record() }
+    }
+
     fn written(record: &Record) -> Vec<u8> {
         let mut bytes = [0; RECORD_BYTES_MAX];
         let len = record.write_to(&mut bytes).expect("there is room");
@@ -298,7 +346,7 @@ mod tests {
 
     #[test]
     fn the_longest_has_room_and_is_read_as_it_was() {
-        for record in [record(), plain()] {
+        for record in [record(), plain(), unreal()] {
             let bytes = written(&record);
             assert!(bytes.len() <= RECORD_BYTES_MAX, "{}", bytes.len());
             assert_eq!(Record::read_from(&bytes), Ok(record));
@@ -360,9 +408,9 @@ mod tests {
         #[test]
         fn whatever_is_read_is_written_as_it_was(
             at in 0..RECORD_BYTES_MAX, bytes in prop::collection::vec(any::<u8>(), 0..80),
-            is_plain in any::<bool>(),
+            which in 0..3_usize,
         ) {
-            let mut changed = written(&if is_plain { plain() } else { record() });
+            let mut changed = written(&[record, plain, unreal][which]());
             let at = at % changed.len();
             let end = changed.len().min(at + bytes.len());
             changed[at..end].copy_from_slice(&bytes[..end - at]);

@@ -20,7 +20,7 @@ use crate::record::RECORD_BYTES_MAX;
 pub use ear::{Ear, Heard};
 
 /// The version that this code speaks. Two members speak the lower one of theirs.
-pub const VERSION: u8 = 4;
+pub const VERSION: u8 = 5;
 
 /// From this version on members stand by for each other's sessions.
 pub const VERSION_STANDBY: u8 = 2;
@@ -30,6 +30,9 @@ pub const VERSION_OFFER: u8 = 3;
 
 /// From this version on members stand by for sessions of plain players, too.
 pub const VERSION_PLAIN: u8 = 4;
+
+/// From this version on members stand by for sessions of Unreal players, too.
+pub const VERSION_UNREAL: u8 = 5;
 
 /// The longest message.
 pub const MESSAGE_BYTES_MAX: usize = 16 * 1024;

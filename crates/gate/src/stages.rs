@@ -91,6 +91,7 @@ impl Fronts {
     fn notice_sleep(&mut self, turn: &mut Turn<'_>) {
         self.netcode.notice_sleep(turn);
         self.plain.notice_sleep(turn);
+        self.unreal.notice_sleep(turn);
     }
 
     fn handle_event(&mut self, turn: &mut Turn<'_>, event: IoEvent) {

@@ -62,7 +62,7 @@ macro_rules! ask_clustered {
         match $front {
             Front::Netcode => $fronts.netcode $($question)+,
             Front::Plain => $fronts.plain $($question)+,
-            Front::Unreal => {}
+            Front::Unreal => $fronts.unreal $($question)+,
             #[cfg(test)]
             Front::Third => {}
         }

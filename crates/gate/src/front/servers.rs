@@ -2,6 +2,7 @@
 
 use crate::common::Common;
 use crate::front::cluster::doubt::Doubting;
+use crate::front::cluster::owning::Owning;
 use crate::front::cluster::taking::Taking;
 use crate::front::face::{Fronts, ask, ask_clustered};
 use crate::front::protocol::Front;
@@ -150,6 +151,7 @@ impl Players for Fronts {
 
     fn hear_arbiter(&mut self) {
         self.plain.hear_arbiter();
+        self.unreal.hear_arbiter();
     }
 
     fn hear_standing(&mut self, turn: &mut Turn<'_>, backend: BackendId, said: &Standing<'_>) {

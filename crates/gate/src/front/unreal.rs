@@ -17,6 +17,7 @@
 //! channels could, and those may be encrypted; the server notices the silence, as it does for a
 //! player whose line is cut.
 
+pub(crate) mod clustering;
 pub(crate) mod credit;
 pub(crate) mod datagrams;
 pub(crate) mod filter;
@@ -37,4 +38,5 @@ pub(crate) mod session;
 pub(crate) mod state;
 pub(crate) mod stateless;
 pub(crate) mod swaps;
+pub(crate) mod takeover;
 pub(crate) mod timers;

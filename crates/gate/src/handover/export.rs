@@ -208,7 +208,7 @@ impl Export {
                 sink.append_changed(Kind::PlainProof, &mut told, write, |_| {})?;
                 self.write_clustered(&fronts.plain, sink, (table, place))
             }
-            Front::Unreal => Ok(()),
+            Front::Unreal => self.write_clustered(&fronts.unreal, sink, (table, place)),
             #[cfg(test)]
             Front::Third => Ok(()),
         }

@@ -149,6 +149,13 @@ impl Import {
             }
             Kind::PlainOvers => fronts.plain.take_overs(common, &mut from),
             Kind::PlainTakeover => fronts.plain.take_takeover(&mut from),
+            Kind::UnrealClustered => fronts.unreal.take_clustered(&mut from),
+            Kind::UnrealDoubt => {
+                fronts.unreal.sessions.clusters.doubt.is_inherited = true;
+                Ok(())
+            }
+            Kind::UnrealOvers => fronts.unreal.take_overs(common, &mut from),
+            Kind::UnrealTakeover => fronts.unreal.take_takeover(&mut from),
             Kind::NetcodeConnection => fronts.netcode.take_connection(common, &mut from),
             Kind::NetcodeFarewell => fronts.netcode.take_farewell(&mut from),
             Kind::NetcodeFormer => fronts.netcode.take_former(&mut from),

@@ -44,7 +44,12 @@ impl Front {
                 rest: Kind::UnrealRest,
                 listener: Some(Kind::UnrealListener),
                 table: 1,
-                cluster: None,
+                cluster: Some(ClusterRecords {
+                    session: Kind::UnrealClustered,
+                    overs: Kind::UnrealOvers,
+                    doubt: Kind::UnrealDoubt,
+                    takeover: Kind::UnrealTakeover,
+                }),
             },
             Self::Plain => Records {
                 session: Kind::PlainSession,

@@ -301,10 +301,14 @@ kinds! {
     LinkArbitratesDelivery = 0x801b, "a link to an arbiter that delivers messages";
     PlainOvers = 0x8014, "plain sessions of whose ends their arbiters have not heard";
     PlainDoubt = 0x8015, "that it is asked whose plain sessions are";
+    UnrealClustered = 0x8016, "an Unreal session that others could go on with";
+    UnrealOvers = 0x8017, "Unreal sessions of whose ends their arbiters have not heard";
     NetcodeTakeover = 0x8018, "a session that its arbiter is asked for";
     PlainTakeover = 0x8019, "a plain session that its arbiter is asked for";
     Orphan = 0x801a, "a session whose owner is gone";
     NetcodeDelivered = 0x801c, "a session whose messages its agent delivers";
+    UnrealDoubt = 0x801d, "that it is asked whose Unreal sessions are";
+    UnrealTakeover = 0x801e, "an Unreal session that its arbiter is asked for";
 }
 
 /// Reads the beginning of a stream. Returns how long that is.

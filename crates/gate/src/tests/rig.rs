@@ -192,7 +192,7 @@ impl Rig {
         gate.bind_udp_link(UDP_LINK);
         gate.bind_link_listener(LINK_LISTENER);
         Self {
-            host: Host::new(gate),
+            host: Host::new(gate).with_secrets(u64::from(life) << 32),
             now: START,
             sent: Vec::new(),
             obstacles: Vec::new(),

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use ringgate_cluster::wire::{VERSION_PLAIN, VERSION_STANDBY};
+use ringgate_cluster::wire::{VERSION_PLAIN, VERSION_STANDBY, VERSION_UNREAL};
 use ringgate_cluster::{
     HolderQuestions, Incarnation, Next, Proof, Record, SessionId, Wake, appoint,
 };
@@ -45,6 +45,7 @@ impl Wanted {
         let version = match record.proof {
             Proof::Netcode(_) => VERSION_STANDBY,
             Proof::Plain(_) => VERSION_PLAIN,
+            Proof::Unreal(_) => VERSION_UNREAL,
         };
         Self { revision: record.revision, preferred, version }
     }

@@ -364,6 +364,23 @@ fn wrapped_windows_run_through_16383_and_65535() {
 }
 
 #[test]
+fn a_wrapped_window_goes_on_with_full_numbers() {
+    let policy = Policy::UNREAL;
+    let mut full = Window::closed_before((5 << 14) - 1);
+    assert_eq!(full.commit((5 << 14) + 1, &policy), Ok(()));
+    let mut window = WrappedWindow::<14>::going_on(full).expect("it has some");
+    assert_eq!((window.latest(), window.newest()), (Seq::new(1), (5 << 14) + 1));
+    assert_eq!(window.commit(Seq::new(1), &policy), Err(Refusal::Duplicate));
+    for (sequence, number) in [(Seq::MAX, (5 << 14) - 1), (Seq::new(0), 5 << 14)] {
+        assert_eq!(window.commit(sequence, &policy), Ok(()));
+        assert_eq!(window.full(sequence), Some(number));
+    }
+    assert!(WrappedWindow::<14>::going_on(Window::new()).is_none());
+    assert!(WrappedWindow::<14>::going_on(Window::closed_before((1 << 14) - 1)).is_none());
+    assert!(WrappedWindow::<14>::going_on(Window::closed_before(1 << 14)).is_some());
+}
+
+#[test]
 fn the_half_range_point_of_a_wrapped_window_is_too_old() {
     let policy = Policy::new(1024, 0).expect("valid");
     let window = WrappedWindow::<14>::starting_at(Seq::new(0), &policy);

@@ -28,6 +28,22 @@ impl<const BITS: u32> WrappedWindow<BITS> {
         Self { window: Window::closed_before(Self::RANGE + initial.value()) }
     }
 
+    /// A window that goes on with full numbers that another one has accepted; `None` where it has
+    /// none.
+    pub const fn going_on(window: Window) -> Option<Self> {
+        if window.newest() < Self::RANGE - 1 { None } else { Some(Self { window }) }
+    }
+
+    /// The newest number accepted so far, in full.
+    pub const fn newest(&self) -> u64 {
+        self.window.newest()
+    }
+
+    /// A sequence that was accepted just now, in full.
+    pub fn full(&self, sequence: Seq<BITS>) -> Option<u64> {
+        self.extend(sequence).ok()
+    }
+
     /// The newest sequence accepted so far; the one before the initial, where none was.
     #[inline]
     pub const fn latest(&self) -> Seq<BITS> {

@@ -21,7 +21,7 @@ use super::timing::NS_PER_S;
 use crate::drops::DropReason;
 use crate::limits::UNREAL_GAP_MAX;
 use crate::proto::notify;
-use crate::proto::replay::{Policy, WrappedWindow};
+use crate::proto::replay::{Policy, Window, WrappedWindow};
 
 pub use crate::proto::notify::{HISTORY_PACKETS_MAX, HISTORY_WORDS_MAX};
 
@@ -264,6 +264,38 @@ impl Filter {
             client: Direction::starting_at(client, server, now_ns),
             server: Direction::starting_at(server, client, now_ns),
         }
+    }
+
+    /// The filter of a connection that goes on with what another one has let pass of the client's
+    /// packets, by their numbers in full, and with this packet of the server's, which is still to
+    /// pass. What the server has said is taken as it is; the client can have heard of no more than
+    /// that, and has not missed more than an engine keeps in flight.
+    pub fn going_on(client: &Window, server: &Header<'_>, now_ns: u64) -> Option<Self> {
+        let mut window = WrappedWindow::going_on(client.clone())?;
+        if server.acked.is_newer_than(window.latest()) {
+            // The other one has let it pass, and that was not known yet.
+            let acked = window.full(server.acked)?;
+            window = WrappedWindow::going_on(Window::closed_before(acked.saturating_add(1)))?;
+        }
+        let begun = Direction::starting_at(window.latest(), server.sequence, now_ns);
+        let acked = server.sequence.wrapping_sub(HISTORY_PACKETS_MAX as u64);
+        Some(Self {
+            client: Direction { window, acked, ..begun },
+            server: Direction {
+                acked: server.acked,
+                ..Direction::starting_at(server.sequence, server.acked, now_ns)
+            },
+        })
+    }
+
+    /// The newest packet of the client's that has passed, in full.
+    pub const fn newest(&self) -> u64 {
+        self.client.window.newest()
+    }
+
+    /// A packet of the client's that has passed just now, in full.
+    pub fn full(&self, sequence: PacketSeq) -> Option<u64> {
+        self.client.window.full(sequence)
     }
 
     /// Whether [`commit`](Self::commit) would pass the packet now.

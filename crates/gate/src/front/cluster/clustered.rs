@@ -69,6 +69,8 @@ pub(crate) struct Clusters<S> {
     pub(crate) moving: HashMap<Place, Box<Clustered>>,
     /// Places of sessions that have come from another process, whose records are still to be kept.
     pub(crate) unkept: Unarmed,
+    /// Places of sessions that an arbiter which is there again is still to be told of.
+    pub(crate) unannounced: Unarmed,
     pub(crate) overs: Overs,
     pub(crate) doubt: Doubt,
     pub(crate) takeovers: Takeovers,
@@ -149,6 +151,7 @@ impl<S> Clusters<S> {
             by_id: HashMap::new(),
             moving: HashMap::new(),
             unkept: Unarmed::NONE,
+            unannounced: Unarmed::NONE,
             overs: Overs::new(),
             doubt: Doubt::NONE,
             takeovers: Takeovers::new(),
@@ -224,8 +227,9 @@ impl<S> Clusters<S> {
 
     pub(crate) fn due_ns(&self) -> u64 {
         let beat_ns = if self.is_empty() { u64::MAX } else { self.doubt.due_ns() };
-        let unkept_ns = self.unkept.due_ns().min(self.takeovers.due_ns);
+        let places_ns = self.unkept.due_ns().min(self.unannounced.due_ns());
         let leaving_ns = self.leaving.front().map_or(u64::MAX, |(due_ns, ..)| *due_ns);
-        unkept_ns.min(self.overs.due_ns).min(beat_ns).min(leaving_ns)
+        let asked_ns = self.takeovers.due_ns.min(self.overs.due_ns);
+        places_ns.min(asked_ns).min(beat_ns).min(leaving_ns)
     }
 }

@@ -12,11 +12,13 @@ use crate::front::cluster::rules::{Clustering, Portable};
 use crate::ids::{BackendId, MemberId};
 use crate::now::{NS_PER_MS, Now};
 use crate::setup::LinkKind;
+use crate::shared::claims::history::TokenMac;
 use crate::store::entry::Entry;
 use crate::store::table::Address;
+use crate::store::unarmed::Unarmed;
 use crate::turn::Turn;
 use ringgate_batch::LocalIp;
-use ringgate_cluster::{Incarnation, Moves, PlainProof, Proof, Record, SessionId, Tenure};
+use ringgate_cluster::{Incarnation, Moves, PlainProof, Proof, Record, SessionId, Tenure, Term};
 
 /// Sessions that this gateway has.
 pub(crate) trait Owning: Clustering {
@@ -32,6 +34,36 @@ pub(crate) trait Owning: Clustering {
     fn begin_clustered(&mut self, index: Entry<Self::Session>, begun: Clustered) {
         let id = self.new_id(index);
         self.clusters_mut().put(index, Clustered { id, ..begun });
+    }
+
+    /// A session has begun whose player has no token that expires: its address tells it apart.
+    /// Where this gateway is one of a cluster, it may be another one's one day.
+    fn begin_by_address(&mut self, turn: &Turn<'_>, index: Entry<Self::Session>, token: TokenMac) {
+        let process = Self::process_for(turn, self.backend_of(index));
+        let process = process.filter(|_| self.clusters().get(index).is_none());
+        let Some(incarnation) = process else { return };
+        let Some(term) = Term::new(1) else { return };
+        let known = (token, turn.now.unix_s + ENDS_KNOWN_S);
+        if let Some(begun) = Clustered::begin(Tenure { term, incarnation }, known, turn.now) {
+            self.begin_clustered(index, begun);
+        }
+    }
+
+    /// The arbiter of a backend is there, perhaps again: it is told of the sessions there, some in
+    /// each turn, though their players are silent.
+    fn hear_arbiter(&mut self) {
+        self.clusters_mut().unannounced = Unarmed::all(self.clusters().places());
+    }
+
+    /// Tells arbiters of some of them.
+    fn announce_some(&mut self, turn: &mut Turn<'_>) {
+        for place in self.clusters_mut().unannounced.take_some() {
+            let index = Entry::numbered(place);
+            let is_told = |it: &Clustered| it.told.is_some();
+            if self.sessions().is_live(index) && self.clusters().get(index).is_some_and(is_told) {
+                self.announce_again(turn, index);
+            }
+        }
     }
 
     /// What a session is called in its cluster. No two have the same random half and the same half
@@ -262,3 +294,6 @@ const LAST_WORDS_NS: u64 = 20 * NS_PER_MS;
 
 /// Of a session that goes alone: its player waits for them.
 const LAST_WORDS_OF_ONE_NS: u64 = 5 * NS_PER_MS;
+
+/// How long an arbiter remembers from its beginning that a session has ended which has no token.
+const ENDS_KNOWN_S: u64 = 3600;

@@ -52,12 +52,15 @@ pub(crate) trait Clustering: Carried + Sized {
     /// What another gateway needs to go on with it, beside what is the same with all fronts.
     fn portable(&self, common: &Common, index: Entry<Self::Session>) -> Portable;
 
-    /// A term for a session that this gateway is to go on with, beyond another one.
+    /// A term for a session that this gateway is to go on with, beyond another one. Where nothing
+    /// is sealed with numbers of its own, the next will do.
     fn make_term(
-        turn: &Turn<'_>,
-        whose: (&Record, &Address),
+        _turn: &Turn<'_>,
+        _whose: (&Record, &Address),
         beyond: Term,
-    ) -> Result<Term, TakeoverRefusal>;
+    ) -> Result<Term, TakeoverRefusal> {
+        Term::new(beyond.get() + 1).ok_or(TakeoverRefusal::TermsUsedUp)
+    }
 
     /// Whom a session is to be claimed for that this gateway asks for: the client, and its token's
     /// tag where tokens are remembered.

@@ -155,13 +155,24 @@ impl Takeover {
     }
 
     fn refuse(&mut self, common: &mut Common, why: TakeoverRefusal) {
-        common.counters.early_taken += self.early.len() as u64;
-        for _ in self.early.drain(..) {
-            common.drop_datagram(&self.address, DropReason::TakeoverRefused);
-        }
+        let early = std::mem::take(&mut self.early);
+        drop_early(common, &self.address, early, DropReason::TakeoverRefused);
         if let Some(standbys) = common.claims.standbys() {
             standbys.give_up(self.record.session, why);
         }
+    }
+}
+
+/// Packets have waited in vain.
+pub(crate) fn drop_early(
+    common: &mut Common,
+    address: &Address,
+    early: Vec<Box<[u8]>>,
+    why: DropReason,
+) {
+    common.counters.early_taken += early.len() as u64;
+    for _ in early {
+        common.drop_datagram(address, why);
     }
 }
 

@@ -29,7 +29,7 @@ use crate::store::entry::Entry;
 use crate::store::table::Address;
 use crate::trace::Fact;
 use crate::turn::Turn;
-use ringgate_batch::Endpoint;
+use ringgate_batch::{Endpoint, LocalIp, SocketId};
 use ringgate_cluster::{Record, Reply, SessionId, Tenure};
 use ringgate_core::carry::{Carry, Maps, Reader};
 use ringgate_core::drops::DropReason;
@@ -260,7 +260,8 @@ pub(crate) trait Taking: Clustering {
         }
         takeover.leave(turn.common);
         self.greet(turn, index, takeover.is_offered);
-        self.take_early(turn, takeover);
+        let early = std::mem::take(&mut takeover.early);
+        self.take_early(turn, (takeover.address, takeover.socket, takeover.local), early);
     }
 
     /// Lost where there is no room: it is asked again.
@@ -284,14 +285,18 @@ pub(crate) trait Taking: Clustering {
         has_room
     }
 
-    /// The session is here.
-    fn take_early(&mut self, turn: &mut Turn<'_>, takeover: &mut Takeover) {
-        let &mut Takeover { address, socket, local, .. } = takeover;
+    /// What packets have waited for is there.
+    fn take_early(
+        &mut self,
+        turn: &mut Turn<'_>,
+        (address, socket, local): (Address, SocketId, LocalIp),
+        early: Vec<Box<[u8]>>,
+    ) {
         let hash = address.hash(turn.common.hash_key);
         let (bind, kernel_ns, forwarded_by) = (BindId(0), 0, None);
         let origin = Origin { address, hash, bind, socket, local, kernel_ns, forwarded_by };
-        turn.common.counters.early_taken += takeover.early.len() as u64;
-        for mut bytes in takeover.early.drain(..) {
+        turn.common.counters.early_taken += early.len() as u64;
+        for mut bytes in early {
             if let Err(why) = self.step_early(turn, &origin, &mut bytes) {
                 turn.common.drop_datagram(&address, why);
             }

@@ -8,10 +8,11 @@ use crate::front::cluster::rules::Clustering;
 use crate::front::cluster::taking::Taking;
 use crate::turn::Turn;
 
-/// Keeps records of sessions that have come, leaves those that were given away, and says and asks
-/// again what was not answered.
+/// Keeps records of sessions that have come, tells arbiters of some, leaves those that were given
+/// away, and says and asks again what was not answered.
 pub(crate) fn look_after_cluster(front: &mut impl Clustering, turn: &mut Turn<'_>) {
     front.keep_some(turn);
+    front.announce_some(turn);
     front.leave_given(turn);
     front.look_after_takeovers(turn);
     front.tell_overs(turn);

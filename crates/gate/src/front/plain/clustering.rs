@@ -8,7 +8,6 @@
 use crate::arrivals::Origin;
 use crate::common::Common;
 use crate::elsewhere::Elsewhere;
-use crate::front::cluster::clustered::Clustered;
 use crate::front::cluster::owning::Owning;
 use crate::front::cluster::rules::{Clustering, Portable};
 use crate::front::cluster::takeovers::{Takeover, arbiter_of};
@@ -24,9 +23,8 @@ use crate::shared::standbys::TakeoverRefusal;
 use crate::store::entry::Entry;
 use crate::store::hash::HashKey;
 use crate::store::table::Address;
-use crate::store::unarmed::Unarmed;
 use crate::turn::Turn;
-use ringgate_cluster::{PlainProof, Proof, Record, Tenure, Term};
+use ringgate_cluster::{PlainProof, Proof, Record};
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::plain::Guard;
 use ringgate_core::proto::replay::Window;
@@ -80,15 +78,6 @@ impl Clustering for PlainFront {
                 newest: guard.map_or(0, Guard::latest),
             }),
         }
-    }
-
-    /// Nothing is sealed with numbers of its own, so the next will do.
-    fn make_term(
-        _turn: &Turn<'_>,
-        _whose: (&Record, &Address),
-        beyond: Term,
-    ) -> Result<Term, TakeoverRefusal> {
-        Term::new(beyond.get() + 1).ok_or(TakeoverRefusal::TermsUsedUp)
     }
 
     fn claimant(
@@ -182,14 +171,7 @@ impl PlainFront {
         index: Entry<Session>,
         token: &[u8],
     ) {
-        let process = Self::process_for(turn, self.sessions.at(index).backend);
-        let process = process.filter(|_| self.sessions.clusters.get(index).is_none());
-        let Some(incarnation) = process else { return };
-        let Some(term) = Term::new(1) else { return };
-        let known = (tag_of(token), turn.now.unix_s + ENDS_KNOWN_S);
-        if let Some(begun) = Clustered::begin(Tenure { term, incarnation }, known, turn.now) {
-            self.begin_clustered(index, begun);
-        }
+        self.begin_by_address(turn, index, tag_of(token));
     }
 
     /// What an arbiter is told of a session's player: all gateways of the cluster say the same of
@@ -225,25 +207,6 @@ impl PlainFront {
             self.sessions.at_mut(index).token = token_hash;
         }
         is_its
-    }
-
-    /// The arbiter of a backend is there, perhaps again: it is told of the sessions there, some in
-    /// each turn, though their players are silent.
-    pub(crate) fn hear_arbiter(&mut self) {
-        self.unannounced = Unarmed::all(self.sessions.clusters.places());
-    }
-
-    /// Tells arbiters of some of them.
-    pub(crate) fn announce_some(&mut self, turn: &mut Turn<'_>) {
-        for place in self.unannounced.take_some() {
-            let index = Entry::numbered(place);
-            let is_told = |it: &Clustered| it.told.is_some();
-            if self.sessions.is_live(index)
-                && self.sessions.clusters.get(index).is_some_and(is_told)
-            {
-                self.announce_again(turn, index);
-            }
-        }
     }
 
     /// A datagram of a session has been accepted, which shows by which way its player comes.
@@ -303,6 +266,3 @@ pub(crate) fn tag_of(token: &[u8]) -> TokenMac {
 /// The same everywhere: what is told apart by them are tokens that the config has.
 const TAG_KEYS: [HashKey; 2] =
     [HashKey::new([0x7469_6e67, 0x6761_7465]), HashKey::new([0x706c_6169, 0x6e74_6167])];
-
-/// How long an arbiter remembers from its beginning that a session has ended.
-const ENDS_KNOWN_S: u64 = 3600;

@@ -88,13 +88,11 @@ impl Rules for PlainFront {
     }
 
     fn due_ns(&self, _common: &Common) -> u64 {
-        let cluster_ns = self.sessions.clusters.due_ns().min(self.unannounced.due_ns());
-        self.sessions.due_ns().min(cluster_ns)
+        self.sessions.due_ns().min(self.sessions.clusters.due_ns())
     }
 
     fn handle_other_timers(&mut self, turn: &mut Turn<'_>) {
         look_after_cluster(self, turn);
-        self.announce_some(turn);
     }
 
     fn wake(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {

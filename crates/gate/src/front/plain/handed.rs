@@ -102,7 +102,6 @@ impl Carried for PlainFront {
             hash: _,
             // Another process draws others, and tells of all that it has.
             random: _,
-            unannounced: _,
         } = self;
         addresses.hand_over(out);
         self.sessions.serial.write(out);

@@ -14,7 +14,6 @@ use crate::setup::{Listener, Plain, Sequence, Setup};
 use crate::store::admission::{Admission, Bucket};
 use crate::store::hash::HashKey;
 use crate::store::table::Resting;
-use crate::store::unarmed::Unarmed;
 use ringgate_core::drops::DropReason;
 
 /// The players of one worker's plain listeners, and those who may become some.
@@ -36,8 +35,6 @@ pub(crate) struct PlainFront {
     /// Keys the hashes of tokens.
     pub(crate) hash: HashKey,
     pub(crate) random: Random,
-    /// Places of sessions of which arbiters may not have been told on the links that are there.
-    pub(crate) unannounced: Unarmed,
 }
 
 /// What a worker remembers of one listener.
@@ -96,7 +93,6 @@ impl PlainFront {
             unproven_max,
             hash: key,
             random: Random(random),
-            unannounced: Unarmed::NONE,
         }
     }
 

@@ -34,6 +34,9 @@ impl Datagrams for UnrealFront {
         let known = self.session_of(origin);
         let classified = classify(bytes, &framing, Receiver::Server)?;
         if by.member().is_some() && !is_lost {
+            if known.is_none() && self.step_elsewhere(turn, origin, &classified, bytes)? {
+                return Ok(());
+            }
             return self.step_classified(turn, known, origin, classified, bytes);
         }
         match (classified, known) {
@@ -68,7 +71,7 @@ impl Datagrams for UnrealFront {
 
 impl UnrealFront {
     /// A datagram that a listener has received itself.
-    fn step_datagram(
+    pub(crate) fn step_datagram(
         &mut self,
         turn: &mut Turn<'_>,
         origin: &Origin,
@@ -87,7 +90,7 @@ impl UnrealFront {
                 return Ok(());
             }
         }
-        if known.is_none() && turn.common.send_elsewhere(turn.now, origin, bytes)? {
+        if known.is_none() && self.step_elsewhere(turn, origin, &classified, bytes)? {
             return Ok(());
         }
         self.step_classified(turn, known, origin, classified, bytes)

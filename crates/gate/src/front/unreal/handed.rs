@@ -2,6 +2,7 @@
 
 use crate::common::Common;
 use crate::front::carried::Carried;
+use crate::front::cluster::carried::CarriedClusters;
 use crate::front::protocol::Front;
 use crate::front::unreal::probed::{Face, Probed};
 use crate::front::unreal::session::{Session, Stage};
@@ -67,12 +68,17 @@ impl Carried for UnrealFront {
 
     /// Its server is one that is asked, also where no listener sends players there any more.
     fn move_in(&mut self, common: &Common, index: Entry<Session>) {
+        self.move_clustered_in(index);
         let listener = self.sessions.address(index).listener;
         let Some(rules) = common.setup.listeners[listener].unreal() else { return };
         let now_ns = common.life.turned_ns;
         let probed = &mut self.probed[self.sessions.at(index).claim.backend];
         probed.get_or_insert_with(|| Probed::new(rules, now_ns));
         self.has_servers = true;
+    }
+
+    fn move_out(&mut self, _common: &Common, index: Entry<Session>) {
+        self.move_clustered_out(index);
     }
 
     fn hand_over_rules(&self, out: &mut Writer<'_>) {
@@ -121,6 +127,7 @@ impl Carried for UnrealFront {
     }
 
     fn settle_rules(&mut self, common: &mut Common, _now_ns: u64) -> Result<(), Broken> {
+        self.settle_clustered(common);
         self.show_faces(&common.setup);
         Ok(())
     }

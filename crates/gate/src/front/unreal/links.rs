@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::common::Common;
+use crate::front::cluster::doubt::Doubting;
 use crate::front::unreal::loopback::OWN_ADDRESS;
 use crate::front::unreal::session::Session;
 use crate::front::unreal::state::UnrealFront;
@@ -76,18 +77,26 @@ impl UnrealFront {
         turn: &mut Turn<'_>,
         index: Entry<Session>,
         framing: &Framing,
-        bytes: &[u8],
+        (number, bytes): (Option<u64>, &[u8]),
     ) -> Result<(), DropReason> {
+        if self.is_unsure(index) {
+            return Err(DropReason::OwnerUnconfirmed);
+        }
         let session = self.sessions.at(index);
-        let ids = session.server_ids;
-        let link = turn.common.unreal_link(session.claim.backend).ok_or(DropReason::LinkDown)?;
+        let (ids, backend) = (session.server_ids, session.claim.backend);
+        let link = turn.common.unreal_link(backend).ok_or(DropReason::LinkDown)?;
         let mut copy = [0; UNREAL_BYTES_MAX];
         let copy = &mut copy[..bytes.len()];
         copy.copy_from_slice(bytes);
         framing.rewrite_ids(copy, ids);
         self.announce(turn, index, link);
         let id = self.sessions.id(index);
-        let is_written = turn.append(link, Load::PAYLOAD, |writer| writer.payload(id, copy));
+        let epoch = turn.common.links.backends[backend].epoch;
+        let number = number.filter(|_| self.sessions.clusters.is_told(index, backend, epoch));
+        let is_written = turn.append(link, Load::PAYLOAD, |writer| match number {
+            Some(number) => writer.numbered(id, number, copy),
+            None => writer.payload(id, copy),
+        });
         if is_written { Ok(()) } else { Err(DropReason::LinkFull) }
     }
 
@@ -107,14 +116,20 @@ impl UnrealFront {
     }
 
     /// Tells the agent of a session, once on each link.
-    fn announce(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, link: LinkId) {
+    pub(crate) fn announce(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, link: LinkId) {
         let (id, address) = (self.sessions.id(index), self.last_address(index));
         let session = self.sessions.at_mut(index);
         let backend = session.claim.backend;
         let epoch = turn.common.links.backends[backend].epoch;
-        if std::mem::replace(&mut session.announced, epoch) == epoch {
+        if std::mem::replace(&mut session.announced, epoch) == epoch
+            || self.sessions.clusters.is_told(index, backend, epoch)
+        {
             return;
         }
+        if let Some(clustered) = self.told_clustered(turn, index, link) {
+            turn.tell_link(link, |writer| writer.clustered(&clustered));
+        }
+        let session = self.sessions.at(index);
         let setup = Arc::clone(&turn.common.setup);
         let opened = OpenedPlain {
             session: id,

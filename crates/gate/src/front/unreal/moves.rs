@@ -13,6 +13,7 @@
 //! address is forgotten again.
 
 use crate::arrivals::Origin;
+use crate::front::cluster::owning::Owning;
 use crate::front::unreal::datagrams::count_handled;
 use crate::front::unreal::response::Response;
 use crate::front::unreal::session::Session;
@@ -130,6 +131,7 @@ impl UnrealFront {
         session.heard_ns = turn.now.mono_ns;
         let steered_by = std::mem::replace(&mut session.steered_by, origin.steered_by());
         self.sessions.readdress(index, origin.address);
+        self.keep_record(turn.common, turn.now, index);
         if let Some(worker) = steered_by {
             turn.common.unsteer(worker, before, None);
         }

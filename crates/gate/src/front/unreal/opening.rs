@@ -74,6 +74,7 @@ impl UnrealFront {
             acknowledged_ns: 0,
             closed_ns: 0,
             announced: 0,
+            is_unsure: false,
             steered_by: origin.steered_by(),
         };
         let (now_ns, forwarded) = (turn.now.mono_ns, origin.forwarded_by.is_some());
@@ -201,6 +202,7 @@ impl UnrealFront {
             let client_id = opening.response.ids.client();
             turn.common.claims.cookies().settle(&cookie, client_id, self.resident(turn, index));
         }
+        self.begin_in_cluster(turn, index);
         let _ = self.send_ack(turn, index, &opening.response, opening.response_bytes);
     }
 

@@ -6,6 +6,11 @@
 
 use crate::arrivals::Origin;
 use crate::counters::{Ended, Ending};
+use crate::elsewhere::Elsewhere;
+use crate::front::cluster::doubt::Doubting;
+use crate::front::cluster::owning::Owning;
+use crate::front::cluster::takeovers::drop_early;
+use crate::front::cluster::taking::Taking;
 use crate::front::rules::{Answers, Rules};
 use crate::front::unreal::datagrams::rules_of;
 use crate::front::unreal::guard::Passed;
@@ -28,6 +33,7 @@ use ringgate_core::proto::unreal::front::{Classified, FromServer, classify, from
 use ringgate_core::proto::unreal::handshake::Receiver;
 use ringgate_core::proto::unreal::notify::{Gaps, Sender};
 use ringgate_core::proto::unreal::prefix::{Framing, Ids};
+use ringgate_link::bundle::CloseReason;
 
 impl UnrealFront {
     /// A game packet from the address of a session.
@@ -40,7 +46,7 @@ impl UnrealFront {
         bytes: &[u8],
     ) -> Result<(), DropReason> {
         let passed = self.pass_up(turn, index, origin, game, bytes);
-        passed.or_else(|why| self.doubt(turn, index, origin, game, (bytes.len(), why)))
+        passed.or_else(|why| self.doubt(turn, index, origin, game, (bytes, why)))
     }
 
     fn pass_up(
@@ -68,6 +74,11 @@ impl UnrealFront {
         match guard.pass(Sender::Client, reader, bytes, *hash, gaps) {
             Ok(Passed::Closing) => session.closed_ns = turn.now.mono_ns,
             Ok(Passed::Playing) => {}
+            Err(DropReason::TakeoverAwaited) if guard.keep(bytes) => {
+                session.heard_ns = turn.now.mono_ns;
+                turn.common.counters.early_kept += 1;
+                return Ok(());
+            }
             Err(why) => {
                 if why == DropReason::SequenceGap {
                     self.end(turn, index, Ended::SequenceGap);
@@ -76,10 +87,13 @@ impl UnrealFront {
             }
         }
         session.heard_ns = turn.now.mono_ns;
-        let backend = session.claim.backend;
+        let (backend, number) = (session.claim.backend, guard.full(reader));
         turn.common.counters.handled[UNREAL_GAME] += 1;
         turn.common.counters.payloads_up += 1;
-        match self.deliver(turn, index, &framing, bytes) {
+        if self.sessions.clusters.get(index).is_some() {
+            self.note_newest(turn, index, origin.forwarded_by.and_then(Elsewhere::member));
+        }
+        match self.deliver(turn, index, &framing, (number, bytes)) {
             Ok(()) => turn.common.note_up(backend, bytes.len(), origin.kernel_ns),
             Err(why) => turn.common.drop_uplink(&origin.address, None, (backend, why)),
         }
@@ -91,14 +105,14 @@ impl UnrealFront {
         turn: &mut Turn<'_>,
         index: Entry<Session>,
         framing: &Framing,
-        bytes: &[u8],
+        (number, bytes): (Option<u64>, &[u8]),
     ) -> Result<(), DropReason> {
         let session = self.sessions.at(index);
         let (ids, backend) =
             (session.server_ids, &turn.common.links.backends[session.claim.backend]);
         let (peer, is_up) = (backend.address, backend.is_up());
         if peer.is_none() {
-            return self.deliver_linked(turn, index, framing, bytes);
+            return self.deliver_linked(turn, index, framing, (number, bytes));
         }
         let (Some(socket), Some(source), true) = (turn.common.links.udp, loopback_of(index), is_up)
         else {
@@ -132,6 +146,29 @@ impl UnrealFront {
     }
 
     fn relay_down(
+        &mut self,
+        turn: &mut Turn<'_>,
+        index: Entry<Session>,
+        (ids, reader): (Ids, BitReader<'_>),
+        bytes: &[u8],
+    ) -> Result<(), DropReason> {
+        let session = self.sessions.at_mut(index);
+        let early = match &mut session.stage {
+            Stage::Open { guard, .. } if ids == session.server_ids => {
+                guard.resume(reader, turn.now.mono_ns)?
+            }
+            _ => Vec::new(),
+        };
+        let passed = self.pass_down(turn, index, (ids, reader), bytes);
+        if !early.is_empty() {
+            let session = self.sessions.at(index);
+            let way = (*self.sessions.address(index), session.socket, session.local);
+            self.take_early(turn, way, early);
+        }
+        passed
+    }
+
+    fn pass_down(
         &mut self,
         turn: &mut Turn<'_>,
         index: Entry<Session>,
@@ -175,7 +212,14 @@ impl UnrealFront {
     ) -> Claim {
         let address = *self.sessions.address(index);
         let resident = self.resident(turn, index);
-        turn.tell_over(self.sessions.at(index).claim.backend, self.sessions.id(index), reason);
+        // Its server goes on with it elsewhere.
+        if why != Ended::Fenced {
+            turn.tell_over(self.sessions.at(index).claim.backend, self.sessions.id(index), reason);
+        }
+        self.end_clustered(turn.common, index, why);
+        if let Stage::Open { guard, .. } = &mut self.sessions.at_mut(index).stage {
+            drop_early(turn.common, &address, guard.take_early(), DropReason::TakeoverAwaited);
+        }
         turn.common.trace_end(&self.last_address(index), None, why);
         let session = self.sessions.at_mut(index);
         let claim = session.claim;
@@ -212,6 +256,13 @@ impl Answers for UnrealFront {
             return self.handle_probe_answer(turn, from, bytes);
         }
         self.handle_players_server(turn, from, meta, bytes);
+    }
+
+    fn close_for_backend(&mut self, turn: &mut Turn<'_>, player: PlayerOf, reason: CloseReason) {
+        let index = self.session_for_backend(player).or_else(|| self.unsure_for_backend(player));
+        if let Some(index) = index {
+            self.end_once_sure(turn, index, Ending { why: Ended::ByBackend, reason });
+        }
     }
 
     fn send_for_backend(&mut self, turn: &mut Turn<'_>, player: PlayerOf, payload: &[u8]) {

@@ -39,6 +39,8 @@ pub(crate) struct Session {
     pub(crate) closed_ns: u64,
     /// The link of its server on which it was announced, as that one counts them; 0 for none.
     pub(crate) announced: u32,
+    /// Whether another gateway may have it by now: no backend can name it meanwhile.
+    pub(crate) is_unsure: bool,
     /// The worker that forwards this player's datagrams to us, after a port switch.
     pub(crate) steered_by: Option<WorkerId>,
 }
@@ -88,6 +90,7 @@ impl Tenant for Session {
             acknowledged_ns: 0,
             closed_ns: 0,
             announced: 0,
+            is_unsure: false,
             steered_by: None,
         }
     }
@@ -137,7 +140,7 @@ impl Session {
 
 impl Kept for Session {
     fn at_backend(&self) -> BackendId {
-        self.claim.backend
+        if self.is_unsure { BackendId::NOBODYS } else { self.claim.backend }
     }
 
     fn held(&self, _address: &Address) -> Option<Claim> {
@@ -162,6 +165,7 @@ ringgate_core::carried!(Session {
     acknowledged_ns as time,
     closed_ns as time,
     announced as anew,
+    is_unsure as anew,
     steered_by,
 });
 ringgate_core::carried!(Opening { client, response, response_bytes, since_ns as time });

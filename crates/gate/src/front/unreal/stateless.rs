@@ -63,7 +63,11 @@ impl UnrealFront {
                 self.admit(turn, known, origin, Response { packet, proof, bytes })?;
             }
             InSession::Restart(proof, original) => {
-                self.check_proof(turn, origin, packet, &proof)?;
+                if let Err(why) = self.check_proof(turn, origin, packet, &proof) {
+                    self.challenge_instead(turn, known, origin, packet, (bytes.len(), why))?;
+                    count_handled(turn, packet.body.kind());
+                    return Ok(());
+                }
                 let response = Response { packet, proof, bytes };
                 return self.restart(turn, known, origin, response, &original);
             }
@@ -145,6 +149,27 @@ impl UnrealFront {
         self.answer(turn, origin, &answer, bytes)?;
         turn.common.trace(&origin.address, None, Fact::Challenged);
         Ok(())
+    }
+
+    /// A restart response from the address of a session does not verify here. Where it names that
+    /// session, another gateway of the cluster has challenged its player, before it had heard
+    /// whose the address is. Then this one does.
+    #[cold]
+    fn challenge_instead(
+        &mut self,
+        turn: &mut Turn<'_>,
+        known: Option<Entry<Session>>,
+        origin: &Origin,
+        packet: &Handshake,
+        (bytes, why): (usize, DropReason),
+    ) -> Result<(), DropReason> {
+        let Body::RestartResponse { original, .. } = &packet.body else { return Err(why) };
+        let is_its = |it: &Session| it.cookie() == Some(original) && it.player_ids == packet.ids;
+        let is_known = known.is_some_and(|index| is_its(self.sessions.at(index)));
+        if !is_known || turn.common.claims.whereabouts().is_none() {
+            return Err(why);
+        }
+        self.challenge(turn, origin, packet, bytes)
     }
 
     /// Whether a response answers one of our challenges.

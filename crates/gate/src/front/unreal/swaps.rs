@@ -14,6 +14,8 @@
 
 use crate::arrivals::Origin;
 use crate::counters::Ended;
+use crate::elsewhere::Elsewhere;
+use crate::front::cluster::taking::Taking;
 use crate::front::rules::Rules;
 use crate::front::unreal::loopback::loopback_of;
 use crate::front::unreal::session::Session;
@@ -28,8 +30,9 @@ use ringgate_core::proto::unreal::bits::BitReader;
 use ringgate_core::proto::unreal::prefix::Ids;
 
 impl UnrealFront {
-    /// The session of an address has refused a game packet: asks for a restart where another player
-    /// may be there by now.
+    /// The session of an address has refused a game packet. Where another member of the cluster has
+    /// a session of that address, the packet is that one's; else asks for a restart where another
+    /// player may be there by now.
     #[cold]
     pub(crate) fn doubt(
         &mut self,
@@ -37,7 +40,7 @@ impl UnrealFront {
         index: Entry<Session>,
         origin: &Origin,
         game: (Ids, BitReader<'_>),
-        (bytes, why): (usize, DropReason),
+        (bytes, why): (&[u8], DropReason),
     ) -> Result<(), DropReason> {
         let may_be_anothers = matches!(
             why,
@@ -46,10 +49,16 @@ impl UnrealFront {
                 | DropReason::ReplayDuplicate
                 | DropReason::ReplayTooOld
         );
+        let is_members =
+            || matches!(turn.common.elsewhere(&origin.address), Some(Elsewhere::Member(_)));
+        if may_be_anothers && is_members() && turn.common.send_elsewhere(turn.now, origin, bytes)? {
+            return Ok(());
+        }
         let silent_ns = turn.now.mono_ns.saturating_sub(self.sessions.at(index).heard_ns);
         if may_be_anothers
             && asks_after(silent_ns)
-            && self.ask_to_restart(turn, origin, game, bytes).is_ok()
+            && !self.may_be_elsewhere(turn.common, index)
+            && self.ask_to_restart(turn, origin, game, bytes.len()).is_ok()
         {
             return Ok(());
         }
@@ -68,6 +77,10 @@ impl UnrealFront {
             turn.common.unsteer(worker, old, None);
         }
         turn.common.trace(&old, None, Fact::Displaced);
+        if self.sessions.clusters.get(index).is_some() {
+            // Nothing that comes from its address is its player's.
+            self.go_alone(turn, index);
+        }
         self.sessions.readdress(index, Address { endpoint, ..old });
     }
 

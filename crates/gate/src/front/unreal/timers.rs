@@ -3,6 +3,8 @@
 
 use crate::common::Common;
 use crate::counters::{Ended, Ending};
+use crate::front::cluster::doubt::Doubting;
+use crate::front::cluster::timers::look_after_cluster;
 use crate::front::rules::Rules;
 use crate::front::unreal::datagrams::rules_of;
 use crate::front::unreal::loopback::loopback_of;
@@ -61,25 +63,33 @@ impl Rules for UnrealFront {
         }
         let asked_again_ns = self.asked_for_secrets_ns.map_or(0, |at_ns| at_ns + ASK_NS);
         let secrets_ns = common.claims.cookies().due_ns().max(asked_again_ns);
-        self.next_probe_ns.min(secrets_ns).min(self.sessions.due_ns())
+        let sessions_ns = self.sessions.due_ns().min(self.sessions.clusters.due_ns());
+        self.next_probe_ns.min(secrets_ns).min(sessions_ns)
     }
 
     fn handle_other_timers(&mut self, turn: &mut Turn<'_>) {
         if self.is_served() {
+            look_after_cluster(self, turn);
             self.ask_for_secrets(turn);
             self.probe_servers(turn);
         }
     }
 
     fn wake(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
-        let Some(session) = self.sessions.get(index) else { return };
-        match &session.stage {
+        if self.sessions.get(index).is_none() || self.look_after_unsure(turn, index) {
+            return;
+        }
+        match &self.sessions.at(index).stage {
             Stage::Opening(opening) if turn.now.mono_ns >= opening.since_ns + OPENING_NS => {
                 self.end(turn, index, Ended::BackendGone);
             }
             Stage::Opening(_) => self.ask_server(turn, index),
             Stage::Open { .. } => self.end_or_arm(turn, index),
         }
+    }
+
+    fn end_when_sure(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, ending: Ending) {
+        self.end_once_sure(turn, index, ending);
     }
 
     fn deadline_ns(&self, common: &Common, index: Entry<Session>) -> u64 {

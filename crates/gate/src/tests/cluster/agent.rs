@@ -5,15 +5,18 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::super::games::Game;
 use super::super::rig::{OUR_USER, Rig};
+use super::super::unreal::rig::{BASE, Dice, stand_in};
 use ringgate_batch::Endpoint;
+use ringgate_bots::unreal::StandIn;
 use ringgate_cluster::{
     Answer, Arbiter, Asked, Incarnation, Player, Question, Refused, Reply, SessionId, Tenure, Wake,
 };
 use ringgate_core::carry::{Carry, Writer as Carrier};
-use ringgate_core::limits::BUNDLE_BYTES_MAX;
+use ringgate_core::limits::{BUNDLE_BYTES_MAX, UNREAL_BYTES_MAX};
+use ringgate_core::proto::unreal::prefix::Framing;
 use ringgate_link::bundle::{
     AgentDelivery, ArbiterReply, CloseReason, Frames, Hello, SessionId as LinkSession, Standing,
-    ToArbiter, ToGame, WINDOW_BYTES_MAX, Writer,
+    ToArbiter, ToGame, VERSION_MIN, VERSION_PLAIN, WINDOW_BYTES_MAX, Writer,
 };
 
 /// A worker of a gateway.
@@ -24,7 +27,7 @@ pub(super) struct Agent {
     pub(super) lanes: BTreeMap<At, Lane>,
     /// What the game has got: each payload once.
     pub(super) handed: Vec<Vec<u8>>,
-    numbers: HashSet<(SessionId, u64)>,
+    pub(super) numbers: HashSet<(SessionId, u64)>,
     /// Records that were refused, by why.
     pub(super) refused: Vec<Refused>,
     pub(super) claims: Vec<(SessionId, Tenure, Tenure)>,
@@ -48,6 +51,71 @@ pub(super) struct Agent {
     pub(super) there: Vec<SessionId>,
     /// Where the players of plain sessions are that have had a slot.
     addresses: HashMap<SessionId, Endpoint>,
+    /// What the agent speaks for, where that is an Unreal server.
+    pub(super) behind: Option<Behind>,
+    /// It is of a release that knows nothing of plain players, and so nothing of Unreal's.
+    pub(super) is_earlier: bool,
+}
+
+/// An Unreal server behind an agent, to which each session is an address, whichever gateway has it.
+pub(super) struct Behind {
+    pub(super) server: StandIn,
+    dice: Dice,
+    /// What sessions are called in their cluster, and on links.
+    addresses: HashMap<SessionId, Endpoint>,
+    links: HashMap<(At, LinkSession), Endpoint>,
+    given: u16,
+    now_ns: u64,
+    /// What it has said, and is not on its way yet.
+    answers: Vec<(LinkSession, Vec<u8>)>,
+}
+
+impl Behind {
+    pub(super) fn new() -> Self {
+        Self {
+            server: stand_in(Framing::default(), BASE, 1),
+            dice: Dice(3),
+            addresses: HashMap::new(),
+            links: HashMap::new(),
+            given: 0,
+            now_ns: 0,
+            answers: Vec::new(),
+        }
+    }
+
+    /// A session is called so on a link, and so in its cluster, if in any.
+    fn name(&mut self, link: (At, LinkSession), id: Option<SessionId>) {
+        let known = id.and_then(|id| self.addresses.get(&id)).or_else(|| self.links.get(&link));
+        let address = known.copied().unwrap_or_else(|| {
+            self.given += 1;
+            Endpoint::v4([127, 3, (self.given >> 8) as u8, self.given as u8], 4000)
+        });
+        self.links.insert(link, address);
+        if let Some(id) = id {
+            self.addresses.insert(id, address);
+        }
+    }
+
+    fn take(&mut self, at: At, session: LinkSession, bytes: &[u8]) {
+        let from = *self.links.get(&(at, session)).expect("announced before");
+        let mut out = [0; UNREAL_BYTES_MAX];
+        let tail = self.dice.tail();
+        let answered = self.server.handle_datagram(self.now_ns, from, bytes, &tail, &mut out);
+        if let Ok(len @ 1..) = answered {
+            self.answers.push((session, out[..len].to_vec()));
+        }
+    }
+
+    /// What the server says though nobody has asked, and to whom.
+    fn speak(&mut self) -> Vec<(SessionId, Vec<u8>)> {
+        let mut out = [0; UNREAL_BYTES_MAX];
+        let mut said = Vec::new();
+        while let Some((address, len)) = self.server.poll_keep_alive(self.now_ns, &mut out) {
+            let its = self.addresses.iter().find(|(_, known)| **known == address);
+            said.extend(its.map(|(id, _)| (*id, out[..len].to_vec())));
+        }
+        said
+    }
 }
 
 /// What tells plain players apart.
@@ -100,17 +168,22 @@ impl Agent {
             delivers: Vec::new(),
             there: Vec::new(),
             addresses: HashMap::new(),
+            behind: None,
+            is_earlier: false,
         }
     }
 
     /// A link to a worker.
     pub(super) fn join(&mut self, at: At, rig: &mut Rig, incarnation: Incarnation) {
         let game = Game::connect(rig, OUR_USER);
+        let mut hello = Hello::new(1, "arena");
+        if self.behind.is_some() {
+            (hello.version_min, hello.version_max) = (VERSION_MIN, VERSION_PLAIN as u8);
+        }
         game.say(rig, |writer| {
-            writer.hello(&Hello::new(1, "arena"))
+            writer.hello(&hello)
                 && arbitrates(writer)
-                && writer.arbitrates_plain()
-                && writer.arbitrates_delivery()
+                && (self.is_earlier || writer.arbitrates_plain() && writer.arbitrates_delivery())
         });
         self.lanes.insert(at, Lane::new(game, incarnation));
     }
@@ -129,6 +202,9 @@ impl Agent {
         let Some(lane) = self.lanes.get(&at) else { return };
         let bundles = rig.take_on(lane.game.link);
         let mut answers = Vec::new();
+        if let Some(behind) = &mut self.behind {
+            behind.now_ns = rig.now.mono_ns;
+        }
         for bundle in &bundles {
             for frame in Frames::new(bundle).map(|frame| frame.expect("whole records")) {
                 match ToArbiter::decode(frame) {
@@ -142,6 +218,9 @@ impl Agent {
         }
         for (to, answer) in answers {
             self.answer(to, &answer, rig, at);
+        }
+        for (session, bytes) in self.behind.iter_mut().flat_map(|it| it.answers.drain(..)) {
+            self.lanes[&at].game.push(rig, |writer| writer.payload(session, &bytes));
         }
         for (at, number) in self.woken.drain(..).filter(|_| !self.is_mute) {
             self.lanes[&at].game.push(rig, |writer| writer.sure(number));
@@ -163,6 +242,9 @@ impl Agent {
                 lane.next = Some((it.session, is_granted));
                 if is_granted {
                     lane.sessions.insert(it.session, (id, tenure));
+                    if let Some(behind) = &mut self.behind {
+                        behind.name((at, it.session), Some(id));
+                    }
                 } else {
                     self.seconds += usize::from(matches!(answer.reply, Reply::Second { .. }));
                     answers.push((at, answer));
@@ -219,6 +301,9 @@ impl Agent {
                 let handed = self.arbiter.hand_over(id, tenure, *number);
                 if handed.is_ok() {
                     assert!(self.numbers.insert((id, *number)), "{number} is handed twice");
+                    if let Some(behind) = &mut self.behind {
+                        behind.take(at, *session, bytes);
+                    }
                 }
                 self.note_handed((at, id, tenure), bytes, handed, answers);
             }
@@ -263,6 +348,9 @@ impl Agent {
         match record {
             ToGame::Opened(opened) => drop(lane.open(opened.session)),
             ToGame::OpenedPlain(opened) => {
+                if let Some(behind) = &mut self.behind {
+                    behind.name((at, opened.session), None);
+                }
                 let is_there = lane.open(opened.session);
                 lane.unnumbered.insert(opened.session);
                 let address: Endpoint = opened.address.into();
@@ -281,6 +369,9 @@ impl Agent {
                 if let Some(&(id, tenure)) = lane.sessions.get(&session) {
                     assert!(lane.unnumbered.contains(&session), "it is of the cluster");
                     let handed = self.arbiter.hand_over_unnumbered(id, tenure);
+                    if let Some(behind) = self.behind.as_mut().filter(|_| handed.is_ok()) {
+                        behind.take(at, session, bytes);
+                    }
                     return self.note_handed((at, id, tenure), bytes, handed, answers);
                 }
                 if lane.others.contains(&session) {
@@ -290,6 +381,9 @@ impl Agent {
                     let is_players = lane.waiting.contains(&session) && is_known;
                     assert!(!is_players || address.is_none_or(|it| !self.plays(it)), "it plays");
                     let lane = &self.lanes[&at];
+                    if let Some(behind) = &mut self.behind {
+                        return behind.take(at, session, bytes);
+                    }
                     if !self.takes_players_only || !lane.waiting.contains(&session) {
                         self.handed.push(bytes.to_vec());
                     }
@@ -368,6 +462,15 @@ impl Agent {
         if let Some(lane) = self.lanes.get(&at) {
             lane.game.say_kept(rig);
         }
+    }
+
+    /// What the server says by itself, and to whom on which link.
+    pub(super) fn server_speaks(&mut self, now_ns: u64) -> Vec<(At, LinkSession, Vec<u8>)> {
+        let Some(behind) = &mut self.behind else { return Vec::new() };
+        behind.now_ns = now_ns;
+        let said = behind.speak().into_iter();
+        said.filter_map(|(id, bytes)| self.home(id).map(|(at, session)| (at, session, bytes)))
+            .collect::<Vec<_>>()
     }
 
     /// Which worker has a session, and what it is called there.

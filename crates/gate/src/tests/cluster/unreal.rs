@@ -1,5 +1,7 @@
 //! Unreal players in front of two gateways.
 
+mod takeover;
+
 use super::super::unreal::rig::{Arena, Player, unreal_setup};
 use super::Pair;
 use crate::shared::claims::Claims;

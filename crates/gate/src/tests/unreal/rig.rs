@@ -369,7 +369,7 @@ impl Arena {
     }
 }
 
-fn stand_in(framing: Framing, base: Base, session: u8) -> StandIn {
+pub(in crate::tests) fn stand_in(framing: Framing, base: Base, session: u8) -> StandIn {
     let profile = Profile { framing, client_id: 0, base };
     let secrets = [5, 6].map(|byte| CookieSecret::from_bytes([byte; 64]));
     StandIn::new(&profile, session, 64, CookieMac::tag_once, secrets, 0)
@@ -403,9 +403,14 @@ impl Player {
         client_id: u8,
         base: Base,
     ) -> Self {
-        let profile = Profile { framing, client_id, base };
+        Self::begun(&Profile { framing, client_id, base }, arena.now_ns())
+    }
+
+    /// One who comes now.
+    pub(in crate::tests) fn begun(profile: &Profile, now_ns: u64) -> Self {
+        let &Profile { framing, client_id, .. } = profile;
         Self {
-            client: Client::new(&profile, arena.now_ns()),
+            client: Client::new(profile, now_ns),
             peer: None,
             home: Endpoint::v4([10, 1, client_id, 7], 5000),
             worker: 0,
@@ -435,9 +440,13 @@ impl Player {
 
     /// What the handshake has to say now, written but not sent.
     pub(in crate::tests) fn owed(&mut self, arena: &mut Arena) -> Option<Vec<u8>> {
-        let mut buffer = [0; UNREAL_BYTES_MAX];
         let tail = arena.dice.tail();
-        let len = self.client.poll_transmit(arena.now_ns(), &tail, &mut buffer)?;
+        self.owed_at(arena.now_ns(), &tail)
+    }
+
+    pub(in crate::tests) fn owed_at(&mut self, now_ns: u64, tail: &Tail) -> Option<Vec<u8>> {
+        let mut buffer = [0; UNREAL_BYTES_MAX];
+        let len = self.client.poll_transmit(now_ns, tail, &mut buffer)?;
         self.sent.push(buffer[..len].to_vec());
         self.sent.last().cloned()
     }
@@ -463,7 +472,11 @@ impl Player {
     }
 
     pub(in crate::tests) fn take(&mut self, arena: &Arena, datagram: &[u8]) {
-        match self.client.handle_datagram(arena.now_ns(), datagram) {
+        self.take_at(arena.now_ns(), datagram);
+    }
+
+    pub(in crate::tests) fn take_at(&mut self, now_ns: u64, datagram: &[u8]) {
+        match self.client.handle_datagram(now_ns, datagram) {
             Ok(Event::Connected(cookie)) => self.peer = Some(Peer::new(Sender::Client, &cookie)),
             Ok(Event::Game) => {
                 let (_, reader) = self.framing.read(datagram).expect("read before");

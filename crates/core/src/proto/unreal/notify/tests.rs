@@ -334,3 +334,62 @@ fn numbers_wrap_in_the_middle_of_a_connection() {
     assert_eq!(middle.client(1, 11), Ok(()));
     assert_eq!(middle.filter.latest(Sender::Client), seq(16380 + 100));
 }
+
+/// A filter that goes on with what this one has let pass of the client's, at a server's packet.
+fn going_on(client: u64, handed: &[u64], server: (u64, u64)) -> Option<Middle> {
+    let mut window = Window::closed_before((1 << 14) + client);
+    for number in handed {
+        window.commit((1 << 14) + client + number, &Policy::UNREAL).expect("once");
+    }
+    let datagram = packet(&VERSIONED, seq(server.0), seq(server.1), &[0]);
+    let header = read(&VERSIONED, &datagram).expect("a header");
+    let filter = Filter::going_on(&window, &header, NOW.now_ns)?;
+    Some(Middle { filter, gaps: NOW, client, server: server.0 })
+}
+
+#[test]
+fn a_filter_goes_on_with_the_numbers_that_another_has_let_pass() {
+    for (client, server) in [(1000, 5000), (0x3ffd, 0x3ffe), (0x3fff, 3)] {
+        let mut middle = going_on(client, &[0, 1, 3], (server, client + 3)).expect("it has some");
+        assert_eq!(middle.filter.latest(Sender::Client), seq(client + 3));
+        assert_eq!(middle.filter.newest(), (1 << 14) + client + 3);
+        // The packet that it began with is still to pass, once.
+        assert_eq!(middle.pass(Sender::Server, server, client + 3), Ok(()));
+        let again = middle.pass(Sender::Server, server, client + 3);
+        assert_eq!(again, Err(DropReason::ReplayDuplicate));
+        for number in [0, 1, 3] {
+            let again = middle.pass(Sender::Client, client + number, server - 1);
+            assert_eq!(again, Err(DropReason::ReplayDuplicate), "{number}");
+        }
+        // Nobody has heard what was not said, or forgets what it had heard for long.
+        let unheard = middle.pass(Sender::Client, client + 4, server + 1);
+        assert_eq!(unheard, Err(DropReason::AckImplausible));
+        let forgotten = middle.pass(Sender::Client, client + 4, server + (1 << 14) - 257);
+        assert_eq!(forgotten, Err(DropReason::AckImplausible));
+        assert_eq!(middle.pass(Sender::Client, client + 4, server - 5), Ok(()));
+        assert_eq!(middle.pass(Sender::Client, client + 2, server - 6), Ok(()), "it was late");
+        assert_eq!(middle.filter.full(seq(client + 4)), Some((1 << 14) + client + 4));
+        assert_eq!(middle.pass(Sender::Server, server + 1, client + 4), Ok(()));
+        assert_eq!(middle.pass(Sender::Client, client + 5, server + 1), Ok(()));
+    }
+}
+
+#[test]
+fn what_the_server_has_heard_has_passed() {
+    let mut middle = going_on(1000, &[0], (5000, 1004)).expect("it has some");
+    for number in 1000..=1004 {
+        let again = middle.pass(Sender::Client, number, 4999);
+        assert_eq!(again, Err(DropReason::ReplayDuplicate), "{number}");
+    }
+    assert_eq!(middle.pass(Sender::Client, 1005, 4999), Ok(()));
+}
+
+#[test]
+fn a_filter_does_not_go_on_with_no_numbers_or_with_the_last_ones() {
+    let datagram = packet(&VERSIONED, seq(5), seq(9), &[0]);
+    let header = read(&VERSIONED, &datagram).expect("a header");
+    assert!(Filter::going_on(&Window::new(), &header, 0).is_none());
+    for last in [u64::MAX - 20, u64::MAX - 1, u64::MAX] {
+        let _ = Filter::going_on(&Window::closed_before(last), &header, 0);
+    }
+}

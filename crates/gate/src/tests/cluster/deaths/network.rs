@@ -13,8 +13,10 @@ impl<P: Plays> World<P> {
         if speaks && player.library.is_connected() && self.dice.roll(3) == 0 {
             let text = format!("{}: {}", self.names[number], self.step).into_bytes();
             let bytes = player.library.payload(now_ns, &text);
-            self.said.insert(text);
-            self.send(number, &bytes);
+            if !bytes.is_empty() {
+                self.said.insert(text);
+                self.send(number, &bytes);
+            }
         }
         for bytes in self.players[number].library.poll(now_ns) {
             self.send(number, &bytes);
@@ -117,8 +119,8 @@ impl<P: Plays> World<P> {
             }
         }
         for payload in std::mem::take(&mut self.agent.handed) {
-            let text = &payload[P::HEAD_BYTES.min(payload.len())..];
-            let (text, payload) = (String::from_utf8_lossy(text).into_owned(), text.to_vec());
+            let Some(payload) = P::said(&payload) else { continue };
+            let text = String::from_utf8_lossy(&payload).into_owned();
             assert!(self.heard.insert(payload), "twice: {text}");
             let name = text.split_once(": ").and_then(|(name, _)| name.parse::<u64>().ok());
             self.speakers.extend(name);
@@ -127,6 +129,9 @@ impl<P: Plays> World<P> {
 
     /// Who has no slot is answered too: it plays by that.
     fn answer(&mut self) {
+        if P::IS_BEHIND {
+            return self.have_server_speak();
+        }
         let lanes = self.agent.lanes.iter();
         let waiting = lanes.flat_map(|(at, lane)| lane.others.iter().map(|it| (*at, *it)));
         let mut waiting: Vec<_> = waiting.collect();
@@ -146,6 +151,17 @@ impl<P: Plays> World<P> {
                 let lane = &self.agent.lanes[&(at, worker)];
                 let rig = &mut self.gates[at].rigs[worker];
                 lane.game.push(rig, |writer| writer.payload(session, b"down"));
+            }
+        }
+    }
+
+    fn have_server_speak(&mut self) {
+        let now_ns = self.gates[0].rigs[0].now.mono_ns;
+        for ((at, worker), session, bytes) in self.agent.server_speaks(now_ns) {
+            if self.is_up(at) {
+                let lane = &self.agent.lanes[&(at, worker)];
+                let rig = &mut self.gates[at].rigs[worker];
+                lane.game.push(rig, |writer| writer.payload(session, &bytes));
             }
         }
     }
