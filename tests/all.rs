@@ -60,6 +60,8 @@ mod cluster_plain;
 mod cluster_rig;
 #[path = "all/cluster_takeover.rs"]
 mod cluster_takeover;
+#[path = "all/cluster_unreal.rs"]
+mod cluster_unreal;
 #[path = "all/command.rs"]
 mod command;
 #[path = "all/config_agents.rs"]

@@ -40,6 +40,8 @@ pub(crate) const PLACES: [&str; 3] = ["10.9.9.9:40000", "[fd99::9]:40000", "10.9
 pub(crate) const PLAIN_PLACES: [&str; 2] = ["10.9.9.9:40002", "10.9.9.9:40003"];
 /// That of a listener that delivers messages, where there is an agent.
 pub(crate) const MESSAGES_PLACE: &str = "10.9.9.9:40004";
+/// That of an Unreal listener, where there is an agent.
+pub(crate) const UNREAL_PLACE: &str = "10.9.9.9:40005";
 const BINDS: &str = "\"10.9.9.9:40000\", \"[fd99::9]:40000\"";
 
 /// Namespaces that end with this.
@@ -210,7 +212,7 @@ pub(crate) struct Cluster {
     pub(crate) lines: Vec<Line>,
     behind: Behind,
     games: Vec<Game>,
-    pub(crate) hosted: Option<(Agent, [Program; 4])>,
+    pub(crate) hosted: Option<(Agent, [Program; 5])>,
 }
 
 /// What game processes are behind.
@@ -268,7 +270,8 @@ impl Cluster {
         let us = if self.behind == Behind::Agent { "shooter" } else { "arena" };
         if self.behind == Behind::Agent {
             let (arena, _) = text.backends.split_once("[fleet]").expect("its table");
-            let more = ["shooter", "doom", "quake"].map(|name| arena.replace("arena", name));
+            let more =
+                ["shooter", "doom", "quake", "gears"].map(|name| arena.replace("arena", name));
             text.backends.push_str(&more.concat());
             for (name, place) in ["doom", "quake"].iter().zip(PLAIN_PLACES) {
                 writeln!(
@@ -286,9 +289,14 @@ impl Cluster {
             );
             writeln!(
                 text.more,
+                "[[listener]]\nname = \"gears\"\nprotocol = \"unreal\"\n\
+                 bind = [\"{UNREAL_PLACE}\"]\nmax_sessions = 100\nbackends = [\"gears\"]"
+            );
+            writeln!(
+                text.more,
                 "[[agent]]\nname = \"host-7\"\nbind = \"10.1.{number}.2:4900\"\n\
                      ca = \"{path}/ca.pem\"\ncertificate = \"{path}/{name}.pem\"\n\
-                     key = \"{path}/{name}.key\"\nbackends = [\"arena\", \"shooter\", \"doom\", \"quake\"]"
+                     key = \"{path}/{name}.key\"\nbackends = [\"arena\", \"shooter\", \"doom\", \"quake\", \"gears\"]"
             );
         }
         writeln!(
@@ -485,7 +493,7 @@ impl Drop for Cluster {
 }
 
 /// An agent for all gateways, and its game processes.
-fn host(folder: &Folder) -> (Agent, [Program; 4]) {
+fn host(folder: &Folder) -> (Agent, [Program; 5]) {
     let gateways = (1..=GATEWAYS).map(|number| format!("\"10.1.{number}.2:4900\""));
     let gateways = gateways.collect::<Vec<_>>().join(", ");
     let text = format!(
@@ -497,14 +505,16 @@ fn host(folder: &Folder) -> (Agent, [Program; 4]) {
          address = \"127.0.0.1:7777\"\n\
          [[backend]]\nname = \"doom\"\nslots = 200\nlink = \"bundle\"\n\
          [[backend]]\nname = \"quake\"\nslots = 200\nlink = \"udp\"\n\
-         address = \"127.0.0.1:7778\"\n"
+         address = \"127.0.0.1:7778\"\n\
+         [[backend]]\nname = \"gears\"\nslots = 200\nlink = \"udp\"\n\
+         address = \"127.0.0.1:7779\"\n"
     );
     folder.file("agent.toml", text, 0o600);
     let agent = Agent::start(folder);
     let run_dir = folder.join("host").display().to_string();
     let [arena, doom] = ["arena", "doom"].map(|it| echo(&["--socket", &run_dir, "--name", it]));
     let [shooter, quake] = ["127.0.0.1:7777", "127.0.0.1:7778"].map(|it| echo(&["--udp", it]));
-    let games = [arena, shooter, doom, quake];
+    let games = [arena, shooter, doom, quake, echo(&["--unreal", "127.0.0.1:7779"])];
     (agent, games)
 }
 
