@@ -70,7 +70,9 @@ struct World {
 impl World {
     fn new(seed: u64, workers: u16) -> Self {
         let words: Vec<_> = (0..SPREAD_WORDS).map(|_| AtomicU64::new(0)).collect();
-        let spread = Spread::new(Box::new(words), SpreadKey::new([seed | 1; 6]), workers);
+        // Small numbers would have all sources in one bucket.
+        let key = SpreadKey::new([(seed | 1).wrapping_mul(0x9e37_79b9_7f4a_7c15); 6]);
+        let spread = Spread::new(Box::new(words), key, workers);
         let (awake, random) = (Awake::new(workers, workers.into()), seed);
         let (sessions, waiting) = (HashMap::new(), Vec::new());
         let mut world =

@@ -728,7 +728,11 @@ mod tests {
     #[test]
     fn every_address_is_counted_in_its_bucket_for_as_long_as_it_has_an_entry() {
         let words: Vec<_> = (0..SPREAD_WORDS).map(|_| AtomicU64::new(0)).collect();
-        let buckets = Buckets::new(Spread::new(Box::new(words), SpreadKey::new([9; 6]), 2));
+        let buckets = Buckets::new(Spread::new(
+            Box::new(words),
+            SpreadKey::new([0x9e37_79b9_7f4a_7c15; 6]),
+            2,
+        ));
         let buckets = Arc::new(buckets);
         buckets.set_listener(ListenerId(1), true);
         let of = |n: u16| {
