@@ -50,7 +50,9 @@ fn players(daemon: &Daemon, ids: std::ops::Range<u64>) -> Vec<Player> {
 }
 
 fn all_play(players: &mut [Player]) {
-    players.iter_mut().for_each(|player| player.echo(b"still here"));
+    for player in players {
+        player.echo(b"still here");
+    }
 }
 
 #[test]
@@ -154,9 +156,10 @@ fn listeners_that_a_reload_adds_go_by_it_also_when_no_program_can_be_loaded_any_
     if !may_load() {
         return;
     }
-    for confine in [false, true] {
+    for confine in ["confine = false\n", "confine = true\n"] {
         let mut text = text(2, "auto", "mmsg");
-        text.gateway.push_str(&format!("confine = {confine}\nreserve_sessions = 200\n"));
+        text.gateway.push_str("reserve_sessions = 200\n");
+        text.gateway.push_str(confine);
         let daemon = Daemon::start(&text);
         let _game = Game::start(&daemon, "arena");
         daemon.ready();

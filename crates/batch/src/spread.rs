@@ -224,8 +224,8 @@ mod tests {
 
     const KEY: SpreadKey = SpreadKey::new([3, 5 << 40 | 1, 7, 11, 13, 17 << 50 | 3]);
 
-    fn memory() -> Box<Vec<AtomicU64>> {
-        Box::new((0..SPREAD_WORDS).map(|_| AtomicU64::new(0)).collect())
+    fn memory() -> Box<dyn AsRef<[AtomicU64]> + Send + Sync> {
+        Box::new((0..SPREAD_WORDS).map(|_| AtomicU64::new(0)).collect::<Vec<_>>())
     }
 
     fn at(worker: u16, sessions: u64) -> Bucket {
@@ -273,7 +273,7 @@ mod tests {
         let copy = Box::new(copy.into_iter().map(AtomicU64::new).collect::<Vec<_>>());
         let adopted = Spread::adopt(copy).expect("it says so");
         assert_eq!((adopted.workers(), *adopted.key(), adopted.bucket(9)), (3, KEY, at(2, 5)));
-        adopted.recount(&[0; BUCKETS]);
+        adopted.recount(&vec![0; BUCKETS]);
         assert_eq!(adopted.bucket(9), at(2, 0), "its owner stays");
     }
 
