@@ -756,6 +756,7 @@ mod tests {
         assert_eq!([of(1).sessions, of(4).sessions], [0, 1]);
         here.remove(entry);
         here.remove(entry);
+        here.reclaim(0);
         assert_eq!(of(4), Bucket { worker: 0, sessions: 0 });
         // A full table, and a listener that does not go by buckets.
         for n in [7, 10, 2, 3] {
