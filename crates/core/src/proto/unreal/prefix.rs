@@ -177,7 +177,12 @@ impl Carry for Ids {
 
     fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
         let (session, client) = <(u8, u8)>::read(from)?;
-        Ok(Self::new(session, client))
+        let ids = Self::new(session, client);
+        if (ids.session, ids.client) == (session, client) {
+            Ok(ids)
+        } else {
+            Err(Broken::Invalid("ids"))
+        }
     }
 }
 
