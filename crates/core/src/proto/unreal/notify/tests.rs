@@ -366,8 +366,12 @@ fn a_filter_goes_on_with_the_numbers_that_another_has_let_pass() {
         assert_eq!(unheard, Err(DropReason::AckImplausible));
         let forgotten = middle.pass(Sender::Client, client + 4, server + (1 << 14) - 257);
         assert_eq!(forgotten, Err(DropReason::AckImplausible));
-        assert_eq!(middle.pass(Sender::Client, client + 4, server - 5), Ok(()));
-        assert_eq!(middle.pass(Sender::Client, client + 2, server - 6), Ok(()), "it was late");
+        assert_eq!(middle.pass(Sender::Client, client + 4, server + (1 << 14) - 5), Ok(()));
+        assert_eq!(
+            middle.pass(Sender::Client, client + 2, server + (1 << 14) - 6),
+            Ok(()),
+            "it was late"
+        );
         assert_eq!(middle.filter.full(seq(client + 4)), Some((1 << 14) + client + 4));
         assert_eq!(middle.pass(Sender::Server, server + 1, client + 4), Ok(()));
         assert_eq!(middle.pass(Sender::Client, client + 5, server + 1), Ok(()));
