@@ -9,8 +9,8 @@
 //! whose their names are. `asked` answers what operators ask all gateways of the fleet through
 //! etcd. `claims` asks whose a token is that names several gateways, `players` tells where players
 //! are who may be in one place only, `kept` are the keys of listeners that were known, for a start
-//! after a restore; `incarnation` is which process of its cluster it is, `sparing` what others can
-//! have logged. What any process of a fleet does is `ringgate_fleet::member`. Nothing of this is on
+//! after a restore; `incarnation` is which process of its cluster it is, `unreadable` which keys of
+//! etcd are left out. What any process of a fleet does is `ringgate_fleet::member`. Nothing of this is on
 //! the way of a packet.
 
 pub(crate) mod announced;
@@ -24,8 +24,8 @@ mod merge;
 pub(crate) mod names;
 mod own;
 mod players;
-pub(crate) mod sparing;
 mod thread;
+pub(crate) mod unreadable;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

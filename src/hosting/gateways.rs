@@ -11,7 +11,7 @@ use ringgate_fleet::values::{self, Stored};
 use ringgate_trunk::agent::options::Gateway;
 
 use super::Settings;
-use crate::membership::sparing::Unreadable;
+use crate::membership::unreadable::Unreadable;
 
 /// Those that are known, and those that were chosen.
 pub(super) struct Gateways {

@@ -21,12 +21,12 @@ use ringgate_fleet::keyspace::{Keyspace, Name, Place};
 use ringgate_fleet::seal::FleetKey;
 use ringgate_fleet::values::question::PIECE_BYTES;
 use ringgate_fleet::values::{Piece, Question};
+use ringgate_process::sparing::OnceASecond;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::Settings;
-use super::sparing::OnceASecond;
 
 /// What answers: a page's status and what it consists of. `None` where another process has the
 /// gateway, and is to be asked.

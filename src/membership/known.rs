@@ -19,7 +19,7 @@ use ringgate_gate::{Intake, Prefix};
 use ringgate_state::{DenyList, Rule, Whom};
 
 use super::kept::{Refused, Stood};
-use super::sparing::Unreadable;
+use super::unreadable::Unreadable;
 use super::{MaybeKey, Settings};
 use keys::Keys;
 

@@ -12,13 +12,13 @@ use std::time::Duration;
 
 use ringgate_gate::Credentials;
 use ringgate_link::announce::{ANNOUNCE_BYTES_MAX, Announced, Standing};
+use ringgate_process::sparing::OnceASecond;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::SocketAddr;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::super::sparing::OnceASecond;
 use super::{Book, Refusal};
 
 /// The listening socket, and who has connected. Who may is in the book, where a reload changes it.

@@ -1,29 +1,11 @@
-//! What others can have this process log as often as they like, told sparingly.
+//! Keys in etcd that cannot be read, and how often the log hears of them.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use ringgate_fleet::keyspace::KEY_BYTES_MAX;
-use ringgate_os::clock;
-
-/// When something was told last.
-#[derive(Debug, Default)]
-pub(crate) struct OnceASecond(Mutex<Option<u64>>);
-
-impl OnceASecond {
-    /// Whether it is to be told, which it is then.
-    pub(crate) fn is_told(&self) -> bool {
-        let now_ns = clock::monotonic_ns();
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_told = last.is_none_or(|last| now_ns.saturating_sub(last) >= TELL_EVERY_NS);
-        if is_told {
-            *last = Some(now_ns);
-        }
-        is_told
-    }
-}
+use ringgate_process::sparing::OnceASecond;
 
 /// Keys in etcd that are left out, because they cannot be read. Who may write there needs nothing
 /// else to write as often as it likes: one that is written again is no news, and of many at a time
@@ -64,8 +46,6 @@ impl Unreadable {
 fn shown(key: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(&key[..key.len().min(KEY_BYTES_MAX)])
 }
-
-const TELL_EVERY_NS: u64 = 1_000_000_000;
 
 #[cfg(test)]
 mod tests {
