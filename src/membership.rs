@@ -10,8 +10,8 @@
 //! etcd. `claims` asks whose a token is that names several gateways, `players` tells where players
 //! are who may be in one place only, `kept` are the keys of listeners that were known, for a start
 //! after a restore; `incarnation` is which process of its cluster it is, `unreadable` which keys of
-//! etcd are left out. What any process of a fleet does is `ringgate_fleet::member`. Nothing of this is on
-//! the way of a packet.
+//! etcd are left out. What any process of a fleet does is `ringgate_fleet::member`. Nothing of this
+//! is on the way of a packet.
 
 pub(crate) mod announced;
 mod asked;
