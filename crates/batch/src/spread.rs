@@ -2,11 +2,11 @@
 //!
 //! Every source, by address and port, falls into one of many *buckets*, by a keyed hash that the
 //! kernel's program and this process compute alike. A bucket is one word of memory that both read:
-//! the worker that has it, and how many sessions it has. One that has sessions stays where it is;
-//! one without is given to whoever is to have newcomers. Both is one step on the one word, so no
-//! bucket is given away under a session that begins: either the session is first, and the bucket
-//! stays, or it is refused ([`Spread::begin`]), and its player's next datagram comes to another
-//! worker.
+//! the worker that has it, and how many sessions it has. A bucket with sessions stays with its
+//! worker; an empty one is given to a worker that takes newcomers. To begin a session and to give a
+//! bucket away are one step each on that word, so no bucket is given away under a session that
+//! begins: either the session is first, and the bucket stays, or the session is refused
+//! ([`Spread::begin`]), and its player's next datagram comes to the other worker.
 //!
 //! The memory also says what it is, so a process that is given it needs to be told nothing else.
 
