@@ -18,6 +18,7 @@ pub struct Buckets {
 }
 
 /// A worker's end of it.
+#[derive(Clone)]
 pub(crate) struct Share {
     buckets: Arc<Buckets>,
     worker: WorkerId,

@@ -204,29 +204,39 @@ impl Whereabouts {
 
     /// A worker has a player at an address, or one in a handshake.
     pub(crate) fn enter(&self, address: &Address, worker: WorkerId) {
-        self.enter_unheard(address, worker);
-        // Also where it was here before: of two members that have said so, the one is believed that
-        // has a session.
-        self.announce(address);
+        self.hold(address, worker, true);
     }
 
     /// A worker has somebody at an address of whom members do not hear yet: anybody can write any
     /// address on a datagram.
     pub(crate) fn enter_unheard(&self, address: &Address, worker: WorkerId) {
+        self.hold(address, worker, false);
+    }
+
+    fn hold(&self, address: &Address, worker: WorkerId, is_public: bool) {
         if address.endpoint.port() == NOWHERE {
             return;
         }
         let (at, mut own) = self.own_of(address);
         let it = own.held.entry(at).or_insert_with(|| Held::new(worker));
         (it.worker, it.times) = (worker, it.times + 1);
+        if is_public {
+            // Also where it was here before: of two members that have said so, the one is believed
+            // that has a session.
+            self.publish(&at, &mut own);
+        }
     }
 
     /// Members are to hear of who is at an address.
     pub(crate) fn announce(&self, address: &Address) {
         let (at, mut own) = self.own_of(address);
-        let Some(it) = own.held.get_mut(&at).filter(|it| it.times > 0) else { return };
+        self.publish(&at, &mut own);
+    }
+
+    fn publish(&self, at: &Hashed, own: &mut Own) {
+        let Some(it) = own.held.get_mut(at).filter(|it| it.times > 0) else { return };
         it.is_public = true;
-        own.note_change(&at);
+        own.note_change(at);
         self.has_news.store(true, Ordering::Release);
     }
 

@@ -261,9 +261,11 @@ impl<T: Tenant> Table<T> {
         self.share = Some(share);
     }
 
-    fn enter(&self, address: &Address) {
-        if let Some(told) = &self.told {
-            told.enter(address);
+    fn enter(&self, address: &Address, is_heard: bool) {
+        match &self.told {
+            Some(told) if is_heard => told.enter(address),
+            Some(told) => told.enter_unheard(address),
+            None => {}
         }
         if let Some(share) = &self.share {
             share.enter(address.listener, &address.endpoint);
@@ -390,7 +392,7 @@ impl<T: Tenant> Table<T> {
         now_ns: u64,
     ) -> Result<Entry<T>, NoPlace> {
         let entry = self.take_in(address, tenant, now_ns)?;
-        self.enter(&address);
+        self.enter(&address, true);
         Ok(entry)
     }
 
@@ -402,12 +404,7 @@ impl<T: Tenant> Table<T> {
         now_ns: u64,
     ) -> Result<Entry<T>, NoPlace> {
         let entry = self.take_in(address, tenant, now_ns)?;
-        if let Some(told) = &self.told {
-            told.enter_unheard(&address);
-        }
-        if let Some(share) = &self.share {
-            share.enter(address.listener, &address.endpoint);
-        }
+        self.enter(&address, false);
         Ok(entry)
     }
 
@@ -458,18 +455,12 @@ impl<T: Tenant> Table<T> {
         forwarded: bool,
         insert: impl FnOnce(&mut Self) -> Result<Entry<T>, NoPlace>,
     ) -> Result<Entry<T>, NoPlace> {
-        if forwarded || self.share.is_none() {
-            return insert(self);
-        }
-        if self
-            .share
-            .as_ref()
-            .is_some_and(|share| !share.begin(address.listener, &address.endpoint))
-        {
+        let Some(share) = self.share.clone().filter(|_| !forwarded) else { return insert(self) };
+        if !share.begin(address.listener, &address.endpoint) {
             return Err(NoPlace::Elsewhere);
         }
         let inserted = insert(self);
-        self.share.as_ref().inspect(|share| share.leave(address.listener, &address.endpoint));
+        share.leave(address.listener, &address.endpoint);
         inserted
     }
 
@@ -512,7 +503,7 @@ impl<T: Tenant> Table<T> {
         self.index.remove(self.hash(&old), entry.number());
         self.index.insert(self.hash(&address), entry.number());
         self.leave(&old);
-        self.enter(&address);
+        self.enter(&address, true);
     }
 
     /// Ends the tenancy of removed entries: call it when no entry noted in this turn is used any

@@ -80,8 +80,13 @@ pub(crate) trait Clustering: Carried + Sized {
         handed: &Window,
     ) -> Option<Entry<Self::Session>>;
 
-    /// It is here, and its backend and its player are to hear so.
-    fn greet(&mut self, turn: &mut Turn<'_>, index: Entry<Self::Session>, is_offered: bool);
+    /// It is here, and its backend and its player are to hear so: where a gateway seals nothing,
+    /// the player does by what its game says.
+    fn greet(&mut self, turn: &mut Turn<'_>, index: Entry<Self::Session>, _is_offered: bool) {
+        self.announce_again(turn, index);
+        let deadline_ns = self.deadline_ns(turn.common, index);
+        self.sessions_mut().arm(index, deadline_ns);
+    }
 
     /// Looks at a datagram that has waited for it.
     fn step_early(

@@ -14,7 +14,6 @@ use crate::front::cluster::takeovers::{Takeover, arbiter_of};
 use crate::front::cluster::taking::window_of;
 use crate::front::plain::session::{Session, Stage};
 use crate::front::plain::state::{PlainFront, rules_of};
-use crate::front::rules::Rules;
 use crate::ids::{BackendId, LinkId};
 use crate::now::NS_PER_MS;
 use crate::setup::Plain;
@@ -141,13 +140,6 @@ impl Clustering for PlainFront {
         }
         self.go_on_guarding(rules, index, (proof.newest, handed));
         Some(index)
-    }
-
-    /// A player of such a game hears of its gateway by what the game says.
-    fn greet(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, _is_offered: bool) {
-        self.announce_again(turn, index);
-        let deadline_ns = self.deadline_ns(turn.common, index);
-        self.sessions.arm(index, deadline_ns);
     }
 
     fn step_early(

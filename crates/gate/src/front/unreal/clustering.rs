@@ -13,7 +13,6 @@ use crate::front::cluster::owning::Owning;
 use crate::front::cluster::rules::{Clustering, Portable};
 use crate::front::cluster::takeovers::{Takeover, arbiter_of};
 use crate::front::cluster::taking::window_of;
-use crate::front::rules::Rules;
 use crate::front::unreal::datagrams::rules_of;
 use crate::front::unreal::guard::Guard;
 use crate::front::unreal::session::{Session, Stage};
@@ -124,13 +123,6 @@ impl Clustering for UnrealFront {
         self.move_in(turn.common, index);
         self.note_come(turn.common, index, ()).ok()?;
         Some(index)
-    }
-
-    /// A player hears of its gateway by what its server says.
-    fn greet(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, _is_offered: bool) {
-        self.announce_again(turn, index);
-        let deadline_ns = self.deadline_ns(turn.common, index);
-        self.sessions.arm(index, deadline_ns);
     }
 
     fn step_early(

@@ -106,7 +106,7 @@ impl<T: Tenant> Table<T> {
         *stored = Stored { address, generation: Generation::indexed(place.generation), tenant };
         self.index.insert(hash, entry.number());
         self.live_count += 1;
-        self.enter(&address);
+        self.enter(&address, true);
         Ok(entry)
     }
 
