@@ -20,7 +20,7 @@ pub use arena::Arena;
 pub use clock::{Clock, Moment};
 pub use driver::{Batches, Driver, Flush, IoStats, Port, Wait};
 pub use memory::{Memory, MemoryDriver, MemoryOut, Wire};
-pub use nameless::{NAMELESS_PER_PROCESS_MAX, NAMELESS_PER_USER_MAX, Nameless, Newcomer};
+pub use nameless::{Nameless, Newcomer};
 pub use prefetch::{LINE_BYTES, prefetch_line};
 pub use ringgate_core::endpoint::{Endpoint, LocalIp};
 pub use rx::{Credentials, IoEvent, RxBatch, RxMeta};

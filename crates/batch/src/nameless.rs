@@ -1,8 +1,8 @@
 //! Processes that have connected and not said yet who they are: which of them goes where one more
 //! comes.
 //!
-//! Who is silent keeps nobody else out: where a user has as many as it may have, the oldest goes of
-//! the process that has most.
+//! A silent process keeps no other one out. A user may have so many silent connections; at one more
+//! the process that has most of them loses its oldest.
 
 use arrayvec::ArrayVec;
 
@@ -31,13 +31,13 @@ pub enum Newcomer<I> {
 }
 
 impl<I: Copy> Newcomer<I> {
-    /// Decides of one that belongs to somebody, beside those that wait.
+    /// Decides what becomes of a connection with these credentials, beside those that wait.
     pub fn decide(
         of: Credentials,
         all_max: usize,
         waiting: impl Iterator<Item = Nameless<I>>,
     ) -> Self {
-        let (mut count, mut users) = (0, ArrayVec::<_, NAMELESS_PER_USER_MAX>::new());
+        let (mut count, mut users) = (0, ArrayVec::<_, PER_USER_MAX>::new());
         for it in waiting {
             count += 1;
             if it.credentials.uid == of.uid {
@@ -46,7 +46,7 @@ impl<I: Copy> Newcomer<I> {
         }
         let its = |pid: u32| users.iter().filter(|it| it.credentials.pid == pid).count();
         // Of a process in another namespace the kernel does not say which one it is.
-        if count >= all_max || of.pid != 0 && its(of.pid) >= NAMELESS_PER_PROCESS_MAX {
+        if count >= all_max || of.pid != 0 && its(of.pid) >= PER_PROCESS_MAX {
             return Self::Refused;
         }
         if !users.is_full() {
@@ -61,10 +61,10 @@ impl<I: Copy> Newcomer<I> {
 
 /// Those of one user. Those of a host that all come back to a restarted gateway are accepted a few
 /// at a time, and have said it by the next turn.
-pub const NAMELESS_PER_USER_MAX: usize = 32;
+const PER_USER_MAX: usize = 32;
 
 /// Those of one process: as many as are accepted at a time.
-pub const NAMELESS_PER_PROCESS_MAX: usize = 16;
+const PER_PROCESS_MAX: usize = 16;
 
 #[cfg(test)]
 mod tests {

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use super::interface::{Interface, SocketKind};
 use super::table::Registered;
 use super::{cmsg, errno, sockaddr, socket};
-use ringgate_batch::{Credentials, IoEvent, IoStats, RxBatch, SocketId};
+use ringgate_batch::{IoEvent, IoStats, RxBatch, SocketId};
 use ringgate_os::{message, notify};
 
 /// Empties a socket's error queue. Each unreachable peer becomes an event, once per row of the
@@ -48,9 +48,7 @@ pub(super) fn accept_all<E: Interface>(
         let (connection, peer) = match socket::accept(fd) {
             Ok(Some(link)) => {
                 let Ok(peer) = socket::peer_credentials(link.as_fd()) else { continue };
-                let peer =
-                    Credentials { uid: peer.uid, gid: peer.gid, pid: peer.pid.unsigned_abs() };
-                (interface.register(link, SocketKind::Link), peer)
+                (interface.register(link, SocketKind::Link), peer.into())
             }
             Err(_) if reserve.turn_away(fd) => {
                 turned_away += 1;

@@ -21,6 +21,7 @@ use super::error::{StartError, Step};
 use super::filter::{self, Filter};
 use super::sockaddr::Family;
 use super::spread;
+use ringgate_batch::Credentials;
 use ringgate_os::process;
 
 /// What a UDP socket should be like.
@@ -241,6 +242,12 @@ pub struct PeerCredentials {
     pub uid: u32,
     /// Effective group id.
     pub gid: u32,
+}
+
+impl From<PeerCredentials> for Credentials {
+    fn from(PeerCredentials { pid, uid, gid }: PeerCredentials) -> Self {
+        Self { uid, gid, pid: pid.unsigned_abs() }
+    }
 }
 
 /// Asks for the credentials of a link's peer.

@@ -15,11 +15,11 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::report::{Busy, Published};
+use super::report::{Busy, Published, lock};
 use super::thread::Parts;
 use super::{Fleet, Opened, Start};
 use crate::handover::SpreadRow;
@@ -491,10 +491,6 @@ fn why_left(why: &std::io::Error) -> String {
         "the kernel chooses the worker of its players"
     };
     format!("workers cannot sleep for a listener: {why}; {advice}")
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Programs for addresses that a reload may bring.

@@ -12,7 +12,7 @@ use crate::protocol::arbitration::Arbitration;
 use crate::protocol::relay::{Action, GAMES_MAX, Game, Passed, Relay};
 use crate::protocol::rolls::Rolls;
 use crate::socket::{Bundles, Local, Received};
-use ringgate_batch::{Credentials, Nameless, Newcomer};
+use ringgate_batch::{Nameless, Newcomer};
 use ringgate_io::socket::{self, PeerCredentials};
 use ringgate_link::bundle::{
     Frame, GoodbyeReason, Hello, ToGame, ToGateway, VERSION_MIN, VERSION_PLAIN, Writer,
@@ -318,18 +318,14 @@ impl Station {
 
     /// Whether one more process may wait to say who it is.
     fn make_room_for_nameless(&mut self, of: PeerCredentials, around: &mut Around<'_>) -> bool {
-        let credentials_of = |who: PeerCredentials| {
-            let PeerCredentials { uid, gid, pid } = who;
-            Credentials { uid, gid, pid: pid.unsigned_abs() }
-        };
         let processes = self.ends.iter().enumerate().filter_map(|(at, end)| match end {
             Some(End::Process(Process { who, since_ns, .. })) => {
-                Some(Nameless { at, credentials: credentials_of(*who), serial: *since_ns })
+                Some(Nameless { at, credentials: (*who).into(), serial: *since_ns })
             }
             _ => None,
         });
         let nameless = processes.filter(|it| self.relay.name_at(it.at).is_none());
-        match Newcomer::decide(credentials_of(of), NAMELESS_MAX, nameless) {
+        match Newcomer::decide(of.into(), NAMELESS_MAX, nameless) {
             Newcomer::Waits => true,
             Newcomer::WaitsInsteadOf(at) => {
                 around.counts.drop(Drop::Nameless, 1);

@@ -173,7 +173,7 @@ impl Relay {
     /// Has its players counted as this gateway's, and lets nobody past the slots. Those whom it has
     /// already are counted.
     pub fn count_in(&mut self, rolls: Arc<Rolls>, gateway: Arc<str>) {
-        for taken in self.places.iter().filter_map(|place| place.taken.as_ref()) {
+        for taken in self.taken() {
             if let Some(said) = &taken.hello {
                 rolls.go_on(&said.name, &gateway, taken.players.len() as u32);
             }
@@ -210,6 +210,11 @@ impl Relay {
         self.places.get(game.place()).is_some_and(|place| place.taken.is_some())
     }
 
+    /// The places that are taken.
+    fn taken(&self) -> impl Iterator<Item = &Taken> {
+        self.places.iter().filter_map(|place| place.taken.as_ref())
+    }
+
     /// What the process at a place has called itself, once it is welcome.
     pub fn name_at(&self, place: usize) -> Option<&str> {
         let taken = self.places.get(place)?.taken.as_ref()?;
@@ -218,8 +223,8 @@ impl Relay {
 
     /// Whether a process is there that has called itself so.
     pub fn has_named(&self, name: &str) -> bool {
-        let mut taken = self.places.iter().filter_map(|place| place.taken.as_ref());
-        taken.any(|it| !it.is_gone && it.hello.as_ref().is_some_and(|said| said.name == name))
+        self.taken()
+            .any(|it| !it.is_gone && it.hello.as_ref().is_some_and(|said| said.name == name))
     }
 
     /// How many players a link has.
@@ -230,8 +235,7 @@ impl Relay {
 
     /// Who is welcome: the name of each link, whether the gateway has let it in, and its players.
     pub fn welcome(&self) -> impl Iterator<Item = (&str, bool, usize)> {
-        let taken = self.places.iter().filter_map(|place| place.taken.as_ref());
-        let taken = taken.filter(|taken| !taken.is_gone);
+        let taken = self.taken().filter(|taken| !taken.is_gone);
         taken.filter_map(|Taken { hello, is_let_in, players, .. }| {
             Some((hello.as_ref()?.name.as_str(), *is_let_in, players.len()))
         })
@@ -240,8 +244,7 @@ impl Relay {
     /// Whose links stay although they have gone, for players whom they have closed after delivery:
     /// the name of each, and how many those are.
     pub fn gone(&self) -> impl Iterator<Item = (&str, usize)> {
-        let taken = self.places.iter().filter_map(|place| place.taken.as_ref());
-        let taken = taken.filter(|taken| taken.is_gone);
+        let taken = self.taken().filter(|taken| taken.is_gone);
         taken.filter_map(|Taken { hello, players, .. }| {
             Some((hello.as_ref()?.name.as_str(), players.len()))
         })
@@ -443,12 +446,13 @@ impl Relay {
     /// Lets a game process in whose hello has come, if the lane is up and no other one is in its
     /// place.
     fn introduce(&mut self, game: Game, act: &mut impl FnMut(Action<'_>)) {
-        let is_preceded = self.is_preceded(game);
-        let Place { turn, taken } = &mut self.places[usize::from(game.0)];
-        let Some(Taken { hello: Some(said), link, told_open, .. }) = taken else { return };
-        if self.lane.is_none() || link.is_some() || is_preceded {
+        let taken = self.places[game.place()].taken.as_ref();
+        let waits = taken.is_some_and(|it| it.hello.is_some() && it.link.is_none());
+        if !waits || self.lane.is_none() || self.is_preceded(game) {
             return;
         }
+        let Place { turn, taken } = &mut self.places[game.place()];
+        let Some(Taken { hello: Some(said), link, told_open, .. }) = taken else { return };
         let number = u16::from_le_bytes([game.0, *turn]);
         (*link, *told_open) = (Some(number), Some(true));
         let Said { name, pid, version_min, version } = said;

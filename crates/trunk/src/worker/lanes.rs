@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::socket::{Buffers, CalledLink, LaneReport, Lease, SocketLane};
-use ringgate_batch::{Credentials, IoEvent, RxBatch, SendFailure, SocketId, TxBatch, Wait};
+use ringgate_batch::{IoEvent, RxBatch, SendFailure, SocketId, TxBatch, Wait};
 use ringgate_core::crypto::Aead;
 use ringgate_core::limits::BUNDLE_BYTES_MAX;
 use ringgate_io::{Bell, SocketDriver, SocketKind, socket};
@@ -215,8 +215,7 @@ impl Lanes {
         let Ok(connection) = driver.register(socket, SocketKind::Link) else { return };
         let rx = driver.rx();
         self.bind(seat, numbers, connection, rx);
-        let (uid, gid, pid) = (peer.uid, peer.gid, peer.pid.unsigned_abs());
-        let peer = Credentials { uid, gid, pid };
+        let peer = peer.into();
         rx.events.push(IoEvent::Accepted { socket: connection, connection, peer });
     }
 

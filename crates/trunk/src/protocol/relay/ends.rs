@@ -87,8 +87,7 @@ impl Relay {
 
     /// Whether a successor has to know of any.
     pub fn has_delivered(&self) -> bool {
-        let mut all = self.places.iter().filter_map(|place| place.taken.as_ref());
-        self.has_ends() || all.any(|taken| taken.assembly.is_open())
+        self.has_ends() || self.taken().any(|taken| taken.assembly.is_open())
     }
 
     /// Whether the link of a game process has room for what must arrive.
