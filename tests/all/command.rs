@@ -4,6 +4,7 @@ use std::env;
 use std::ffi::OsStr;
 use std::ops::{Deref, DerefMut};
 use std::process::{Child, Command, Output};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What a run left.
 pub(crate) struct Ran {
@@ -33,6 +34,16 @@ impl Drop for Ending {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
+    }
+}
+
+/// Ends a thread beside a test, however the test ends: a scope of threads waits for all of them, in
+/// a panic too.
+pub(crate) struct Ends<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 

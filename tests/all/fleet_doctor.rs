@@ -9,7 +9,7 @@ use std::time::Duration;
 use ringgate_os::clock;
 use serde_json::{Value, json};
 
-use crate::command::{ringgate, run};
+use crate::command::{Ends, ringgate, run};
 use crate::control_rig::{Daemon, wait_for};
 use crate::fleet_rig::{Fleet, in_fleet};
 use crate::folder::Folder;
@@ -333,9 +333,8 @@ fn found_of_clocks(ward: &Ward, place: &str, ahead_s: i64) -> (String, String) {
                 write();
             }
         });
-        let found = ward.examine("5m");
-        is_over.store(true, Ordering::Relaxed);
-        found
+        let _ends = Ends(&is_over);
+        ward.examine("5m")
     });
     let found = of(&findings, "clocks");
     assert_eq!(bites, found.0 == "bites", "{findings:?}");

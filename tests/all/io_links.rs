@@ -11,6 +11,7 @@ use ringgate_core::limits::BUNDLE_BYTES_MAX;
 use ringgate_io::socket;
 use ringgate_io::{Driver, SocketDriver, SocketKind, Wait};
 
+use crate::command::Ends;
 use crate::control_rig::wait_for;
 use crate::folder::{Folder, mode};
 use crate::io_rig::{Rig, Seen, on_both_drivers, outsider};
@@ -324,11 +325,11 @@ fn a_link_in_the_sockets_place_is_not_followed() {
                 let _ = std::fs::rename(&link, &path);
             }
         });
+        let _ends = Ends(&is_over);
         for _ in 0..STARTS {
             drop(socket::link_listener(&path, 0o666));
             let _ = std::fs::remove_file(&path);
         }
-        is_over.store(true, Ordering::Relaxed);
     });
     assert_eq!(mode(&private), 0o600);
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use ringgate_link::backend::{Backend, Event, LinkLoss};
 use ringgate_link::bundle::{ToGateway, USER_DATA_BYTES, Welcome};
 
+use crate::command::Ends;
 use crate::folder::Folder;
 use crate::link_gateway::{Gateway, GatewayLink, opened};
 use crate::link_program::{Game, compile};
@@ -210,15 +211,6 @@ fn the_library_says_on_each_link_whether_players_may_come() {
         let _ends = Ends(&is_over);
         tells_on_each_link_whether_players_may_come(&gateway);
     });
-}
-
-/// Ends a game, however the test ends.
-struct Ends<'a>(&'a AtomicBool);
-
-impl Drop for Ends<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 #[test]
