@@ -16,7 +16,8 @@ import (
 type Options struct {
 	RunDir string // the gateway's run_dir
 	Name   string // the backend's name in the gateway's config
-	// How many bundles of 16 KiB may wait for each worker before payloads are refused; 16.
+	// How many bundles of 16 KiB may wait for each worker before payloads are refused; 16. At least 5,
+	// because the longest message takes as many.
 	QueueBundles int
 	// A gateway that is not there yet is waited for, not an error.
 	MayStartAlone bool
@@ -206,6 +207,7 @@ type Backend struct {
 
 const (
 	defaultQueueBundles = 16
+	queueBundlesMin     = (MessageBytesMax + partBytesMax - 1) / partBytesMax
 	backoffMin          = 50 * time.Millisecond
 	backoffMax          = 2 * time.Second
 	// What may wait to be looked at, of all links together.
@@ -231,6 +233,9 @@ func (o Options) Connect() (*Backend, error) {
 	}
 	if o.QueueBundles < 0 {
 		return nil, fmt.Errorf("a queue of %d bundles takes nothing", o.QueueBundles)
+	}
+	if o.QueueBundles < queueBundlesMin {
+		o.QueueBundles = queueBundlesMin
 	}
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()

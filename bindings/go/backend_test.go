@@ -771,3 +771,34 @@ func TestAPlayerComesFromAnotherProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// Room that the kernel has before somebody waits for it is found as well: it tells of it once.
+func TestRoomThatIsThereAlready(t *testing.T) {
+	g := listen(t, t.TempDir(), 1)
+	of, err := dial(filepath.Join(g.runDir, "worker-0.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer of.close()
+	peer := g.accept(0)
+	sent := 0
+	for ; err == nil; sent++ {
+		err = of.send(make([]byte, 4096))
+	}
+	if !isFull(err) {
+		t.Fatal(err)
+	}
+	for ; sent > 1; sent-- {
+		peer.receive()
+	}
+	l, arrivals := &link{socket: of}, make(chan arrival, 1)
+	go l.awaitRoom(of, arrivals)
+	select {
+	case it := <-arrivals:
+		if !it.isRoom {
+			t.Fatal("something else has come")
+		}
+	case <-time.After(patience):
+		t.Fatal("nobody has said that there is room")
+	}
+}

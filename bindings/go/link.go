@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"syscall"
+	"unsafe"
 )
 
 type link struct {
@@ -314,14 +315,26 @@ func (s *socket) shutDown() {
 	_ = s.raw.Control(func(fd uintptr) { _ = syscall.Shutdown(int(fd), syscall.SHUT_RDWR) })
 }
 
+// POLLOUT of poll(2).
+const pollOut = 4
+
+// Whether the kernel takes something to send now.
+func hasRoom(fd uintptr) bool {
+	asked := struct {
+		fd           int32
+		events, said int16
+	}{fd: int32(fd), events: pollOut}
+	var atOnce syscall.Timespec
+	ready, _, _ := syscall.Syscall6(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(&asked)), 1,
+		uintptr(unsafe.Pointer(&atOnce)), 0, 0, 0)
+	return ready != 0
+}
+
 // Waits until the kernel has room, and says so.
 func (l *link) awaitRoom(of *socket, arrivals chan<- arrival) {
-	isFirst := true
-	err := of.raw.Write(func(uintptr) bool {
-		wasFirst := isFirst
-		isFirst = false
-		return !wasFirst
-	})
+	// The kernel tells of a change once, and one that came before this began to wait is forgotten: it
+	// is asked each time.
+	err := of.raw.Write(hasRoom)
 	_ = err // The end of the socket is told by who reads it.
 	select {
 	case arrivals <- arrival{link: l, socket: of, isRoom: true}:

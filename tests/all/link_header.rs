@@ -11,8 +11,8 @@ use ringgate_batch::Endpoint;
 use ringgate_core::limits::{BUNDLE_BYTES_MAX, PAYLOAD_BYTES_MAX, WORKERS_MAX};
 use ringgate_link::bundle::{
     self, Assembly, Channel, CloseReason, Frame, Frames, GoodbyeReason, LONG_PAYLOAD_BYTES_MAX,
-    MessagePart, MoveRefusal, Offered, Opened, Quality, RecordError, SessionId, ToGame, ToGateway,
-    USER_DATA_BYTES, Writer,
+    MOVE_BYTES_MAX, MessagePart, MoveRefusal, Offered, Opened, Quality, RecordError,
+    SHORT_MESSAGE_BYTES_MAX, SessionId, ToGame, ToGateway, USER_DATA_BYTES, Writer,
 };
 
 use crate::command::{ringgate, run};
@@ -226,6 +226,74 @@ fn a_full_link_in_c_refuses_payloads_and_keeps_closes() {
     // multicast.
     assert_eq!(game.line(), format!("{0} {0} 0 4 2", payloads + 2));
     game.end();
+}
+
+/// What must arrive is of any length, and is kept where the link is full.
+#[test]
+fn a_full_link_in_c_keeps_moves_whole() {
+    let folder = Folder::new();
+    let program = compile(&folder, "tests/all/link_header/late.c");
+    let gateway = Gateway::start(folder.path(), 1, 7);
+    let bytes = |len: usize, prime: usize| (0..len).map(|at| (at % prime) as u8).collect();
+    let (message, data): (Vec<u8>, Vec<u8>) =
+        (bytes(SHORT_MESSAGE_BYTES_MAX, 251), bytes(MOVE_BYTES_MAX, 241));
+    for early in [0, 62, 63, 64, 65] {
+        let mut game = Game::start(&program, folder.path(), "arena-1");
+        game.say(&early.to_string());
+        let link = gateway.accept_and_welcome(0);
+        let session = link.session(1);
+        let user_data = [0; USER_DATA_BYTES];
+        let whole = Opened { delivers: true, ..opened(session, &user_data) };
+        link.send(|writer| assert!(writer.opened(&whole)));
+        let (mut parts, mut moved, mut closed) = (0, 0, Vec::new());
+        while closed.len() < early + 200 {
+            for record in ToGateway::read(&link.receive().expect("more to come")) {
+                match record.expect("valid") {
+                    ToGateway::Message(_) => parts += 1,
+                    ToGateway::Payload { .. } => assert!(closed.is_empty() && moved == 0),
+                    ToGateway::Close { session, .. } => closed.push(session),
+                    ToGateway::Move(it) => {
+                        let expected = Some((Channel::Reliable(3), &message[..]));
+                        assert_eq!((it.session, it.ticket), (session, 77));
+                        assert_eq!((it.backend, it.message), ("another-one", expected));
+                        assert!(it.data == data && closed.len() == early);
+                        moved += 1;
+                    }
+                    record => panic!("nobody has said that: {record:?}"),
+                }
+            }
+        }
+        assert_eq!((parts, moved), (5, 1));
+        let of = |first, count| (first + 1..=first + count).map(|serial| link.session(serial));
+        assert!(closed.into_iter().eq(of(1000, early as u64).chain(of(2000, 200))));
+        link.send(|writer| assert!(writer.pong(0)));
+        assert_eq!(game.line(), "all of it has left");
+        game.end();
+    }
+}
+
+/// A game may take pointers away itself, and has a player's from the first one on that comes after.
+#[test]
+fn a_program_in_c_has_the_pointers_of_players_who_come_after_a_lost_link() {
+    let folder = Folder::new();
+    let program = compile(&folder, "tests/all/link_header/again.c");
+    let gateway = Gateway::start(folder.path(), 1, 7);
+    let mut game = Game::start(&program, folder.path(), "arena-1");
+    for players in [1, 700, 2] {
+        let link = gateway.accept_and_welcome(0);
+        let sessions: Vec<_> = (1..=players).map(|serial| link.session(serial << 20)).collect();
+        for session in &sessions {
+            link.send(|writer| assert!(writer.opened_plain(&opened_plain(*session, 1))));
+            link.send(|writer| assert!(writer.payload(*session, b"x")));
+            assert_eq!(game.line(), "its own");
+        }
+        for session in &sessions {
+            link.send(|writer| assert!(writer.payload(*session, b"x")));
+            assert_eq!(game.line(), "its own");
+        }
+        drop(link);
+        assert_eq!(game.line(), format!("lost {players}"));
+    }
 }
 
 #[test]

@@ -73,8 +73,13 @@ impl Game {
 
     /// Lets a program that waits for a line go on.
     pub(crate) fn go_on(&mut self) {
+        self.say("");
+    }
+
+    /// Gives a program the line that it waits for.
+    pub(crate) fn say(&mut self, line: &str) {
         let stdin = self.process.stdin.as_mut().expect("piped");
-        stdin.write_all(b"\n").expect("the program waits");
+        writeln!(stdin, "{line}").expect("the program waits");
     }
 
     /// Waits for a program that ends by itself.

@@ -324,7 +324,8 @@ struct rg_options {
     const char *run_dir; /* the gateway's run_dir */
     const char *name;    /* the backend's name in the gateway's configuration */
     int64_t spin_ns;     /* how long rg_wait looks before it sleeps; by default not at all */
-    unsigned queue_bundles; /* how many may wait for each worker before payloads are refused */
+    unsigned queue_bundles; /* how many may wait for each worker before payloads are refused: at
+                               least 5, because the longest message takes as many */
     int may_start_alone;    /* a gateway that is not there yet is waited for, not an error */
     /* How long rg_wait may sleep with nobody to wake it while bundles follow each other closely, so
        that one look takes several; < 0: never. By default it follows the gateway, whose config says
@@ -483,7 +484,8 @@ RG_API int rg_set_user(rg_backend *backend, uint64_t session, void *user);
 RG_API void *rg_user(const rg_backend *backend, uint64_t session);
 
 /* When a link is lost its sessions are forgotten, and their pointers with the next call of rg_next:
-   to be called before that for each session of the worker that has one, in no order. */
+   to be called before that for each session of the worker that has one, in no order. It may take
+   that session's pointer away, and set none. */
 RG_API void rg_each_user(rg_backend *backend, unsigned worker,
                   void (*each)(void *context, uint64_t session, void *user), void *context);
 
@@ -576,6 +578,7 @@ enum {
     RG__HAS_MESSAGE = 2,
     RG__OFFERED_BYTES_MIN = RG__HEADER_BYTES + 4 * 8 + 34 + RG_USER_DATA_BYTES,
     RG__QUEUE_BUNDLES = 16,
+    RG__QUEUE_BUNDLES_MIN = (RG_MESSAGE_BYTES_MAX + RG__PART_BYTES_MAX - 1) / RG__PART_BYTES_MAX,
     /* More than a socket holds: only a gateway that sends faster than we read comes this far. */
     RG__TURN_BUNDLES_MAX = 64,
     /* A sleep has to gather so many halves of a bundle, to begin with and to go on. */
@@ -801,12 +804,15 @@ static void rg__take_late(const rg_backend *backend, struct rg__link *link) {
         memmove(link->late, link->late + taken, link->late_len);
 }
 
-/* Room for a close among those that wait for it, with its header written. NULL: no memory. */
+/* Room for a record among those that wait for it, with its header written. NULL: no memory. */
 static uint8_t *rg__keep_late(struct rg__link *link, size_t record_bytes, unsigned kind) {
     uint8_t *record;
     if (link->late_room - link->late_len < record_bytes) {
-        size_t room = link->late_room > 0 ? 2 * link->late_room : 64 * RG__CLOSE_BYTES;
-        uint8_t *late = (uint8_t *)realloc(link->late, room);
+        size_t room = link->late_room > 0 ? link->late_room : 64 * RG__CLOSE_BYTES;
+        uint8_t *late;
+        while (room - link->late_len < record_bytes)
+            room *= 2;
+        late = (uint8_t *)realloc(link->late, room);
         if (late == NULL)
             return NULL;
         link->late = late;
@@ -1249,6 +1255,8 @@ rg_backend *rg_connect_sized(const struct rg_options *given, size_t options_byte
     backend->is_delay_chosen = options->batch_delay_ns != 0 || options->spin_ns > 0;
     backend->queue_bundles =
         options->queue_bundles == 0 ? (unsigned)RG__QUEUE_BUNDLES : options->queue_bundles;
+    if (backend->queue_bundles < RG__QUEUE_BUNDLES_MIN)
+        backend->queue_bundles = RG__QUEUE_BUNDLES_MIN;
     backend->registration = -1;
     backend->instance = rg__instance();
     backend->epoll = -1;
@@ -2077,13 +2085,20 @@ void *rg_user(const rg_backend *backend, uint64_t session) {
 
 void rg_each_user(rg_backend *backend, unsigned worker,
                   void (*each)(void *context, uint64_t session, void *user), void *context) {
-    size_t n;
+    size_t n, seen, first = 0;
     if (backend == NULL || each == NULL)
         return;
-    for (n = 0; n < backend->users_room; n++) {
-        uint64_t session = backend->users[n].session;
+    /* A pointer that is taken away lets another one move to its place, from behind it and up to the
+       next empty place: beginning at one, each is met once. */
+    while (first < backend->users_room && backend->users[first].session != 0)
+        first++;
+    for (seen = 0; seen < backend->users_room;) {
+        uint64_t session;
+        n = (first + seen) % backend->users_room;
+        session = backend->users[n].session;
         if (session != 0 && rg_worker(session) == worker && backend->users[n].user != NULL)
             each(context, session, backend->users[n].user);
+        seen += backend->users[n].session == session;
     }
 }
 
@@ -2113,7 +2128,7 @@ static void rg__note_users(rg_backend *backend, struct rg_event *event) {
 
 static int rg__next(rg_backend *backend, struct rg_event *event) {
     int is_set;
-    if (backend->users_len > 0)
+    if (backend->closed != 0 || backend->lost >= 0)
         rg__forget_users(backend);
     if (!backend->is_in_turn) {
         if (rg__look(backend) < 0)

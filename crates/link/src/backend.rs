@@ -103,14 +103,15 @@ impl Options {
         self
     }
 
-    /// How many bundles of 16 KiB may wait for each worker before payloads are refused.
+    /// How many bundles of 16 KiB may wait for each worker before payloads are refused: at least 5,
+    /// because the longest message takes as many.
     ///
     /// # Panics
     /// With 0.
     #[must_use]
     pub const fn queue_bundles(mut self, bundles: usize) -> Self {
         assert!(bundles > 0, "without a bundle nothing can be sent");
-        self.queue_bundles = bundles;
+        self.queue_bundles = if bundles < QUEUE_BUNDLES_MIN { QUEUE_BUNDLES_MIN } else { bundles };
         self
     }
 
@@ -361,6 +362,8 @@ impl AsRawFd for Backend {
 /// 256 KiB for each worker: more than the kernel's default send buffer, so a burst that the gateway
 /// reads within its next turns is not refused.
 const QUEUE_BUNDLES: usize = 16;
+const QUEUE_BUNDLES_MIN: usize =
+    crate::bundle::MESSAGE_BYTES_MAX.div_ceil(crate::bundle::PART_BYTES_MAX);
 
 /// A gateway that restarts is back within a few of these.
 const BACKOFF_MIN: Duration = Duration::from_millis(50);

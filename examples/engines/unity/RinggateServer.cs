@@ -31,6 +31,7 @@ public sealed class RinggateServer : MonoBehaviour {
                 Payload?.Invoke(happened);
                 break;
             case Kind.Closed:
+            case Kind.Moved:
                 Closed?.Invoke(happened);
                 break;
             case Kind.LinkLost:

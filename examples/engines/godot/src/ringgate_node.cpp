@@ -62,6 +62,9 @@ void RinggateBackend::_process(double) {
         case RG_CLOSED:
             emit_signal("closed", session, String(rg_close_reason_text(event.reason)));
             break;
+        case RG_MOVED:
+            emit_signal("closed", session, String(rg_close_reason_text(RG_CLOSE_MOVED)));
+            break;
         case RG_LINK_LOST:
             emit_signal("link_lost", event.worker, String(rg_link_loss_text(event.reason)));
             break;

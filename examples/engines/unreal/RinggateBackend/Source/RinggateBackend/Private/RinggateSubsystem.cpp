@@ -54,6 +54,9 @@ void URinggateSubsystem::Tick(float) {
 		case RG_CLOSED:
 			OnClosed.Broadcast(Event.session, FString(UTF8_TO_TCHAR(rg_close_reason_text(Event.reason))));
 			break;
+		case RG_MOVED:
+			OnClosed.Broadcast(Event.session, FString(UTF8_TO_TCHAR(rg_close_reason_text(RG_CLOSE_MOVED))));
+			break;
 		case RG_LINK_LOST:
 			OnLinkLost.Broadcast(Event.worker, FString(UTF8_TO_TCHAR(rg_link_loss_text(Event.reason))));
 			break;
