@@ -119,7 +119,9 @@ impl Published {
     pub(super) fn busy(&self) -> Busy {
         let report = lock(&self.report);
         let &Report { at_ns, busy_ns, turns, .. } = &*report;
-        Busy { at_ns, on_core_ns: busy_ns, turns, waits: report.io.waits }
+        // Whoever waits for more on purpose sleeps as well as who waits for anything.
+        let waits = report.io.waits + report.gathers.count;
+        Busy { at_ns, on_core_ns: busy_ns, turns, waits }
     }
 
     /// Asks the worker for its counts of latencies and takes those that it has left since the last
@@ -203,6 +205,22 @@ mod tests {
         assert!((at(2000, 800, 300, 90).since(&before) - 1.0).abs() < 1e-9, "others have its core");
         assert!((at(2000, 510, 110, 90).since(&before) - 0.01).abs() < 1e-9, "too few to tell");
         assert!(at(2000, 800, 300, 280).since(&Busy::default()).abs() < 1e-9, "not looked at yet");
+    }
+
+    #[test]
+    fn who_waits_for_more_is_as_busy_as_its_core_says() {
+        let published = Published::new();
+        let mut busy = |turns, gathers| {
+            published.leave_last_report(|report| {
+                (report.at_ns, report.busy_ns) = (report.at_ns + 1000, report.busy_ns + 150);
+                report.turns += turns;
+                report.gathers.count += gathers;
+            });
+            published.busy()
+        };
+        let [begin, waited, rushed] = [busy(0, 0), busy(600, 500), busy(600, 0)];
+        assert!((waited.since(&begin) - 0.15).abs() < 1e-9);
+        assert!((rushed.since(&waited) - 1.0).abs() < 1e-9);
     }
 
     #[test]
