@@ -109,14 +109,18 @@ fn payloads(summary: &Summary, text: &mut String) {
     let Summary { payloads, ways, .. } = summary;
     let _ = writeln!(
         text,
-        "payloads    {} due, {} arrived, lost {} ({}), {} of them without a reason of our own; {} late, {} not taken by the kernel",
+        "payloads    {} due, {} arrived, lost {} ({}), {} of them without a reason of our own; {} late, {} not taken by the kernel{}",
         count(payloads.due),
         count(payloads.arrived),
         count(payloads.lost),
         percent(payloads.loss),
         count(payloads.missing),
         count(payloads.late),
-        count(payloads.unsent)
+        count(payloads.unsent),
+        match payloads.stifled {
+            0 => String::new(),
+            stifled => format!(", {} held back by the protocol", count(stifled)),
+        }
     );
     let Some(Ways { to_game_server, up, down }) = ways else { return };
     let (sent, came) = (|way: &Way| count(way.sent), |way: &Way| count(way.came));

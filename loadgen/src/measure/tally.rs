@@ -259,6 +259,7 @@ impl Counters {
             return self.unreported();
         }
         let gone = self.of(Count::PayloadsUnsent)
+            + self.of(Count::PayloadsStifled)
             + self.of(Count::PayloadsImpairedUp)
             + self.of(Count::PayloadsImpairedDown)
             + self.arrived();
@@ -356,11 +357,12 @@ mod tests {
         let mut counters = Counters::default();
         counters.add(Count::PayloadsDue, 100);
         counters.add(Count::PayloadsUnsent, 1);
+        counters.add(Count::PayloadsStifled, 4);
         counters.add(Count::PayloadsImpairedUp, 2);
         counters.add(Count::PayloadsImpairedDown, 3);
         counters.add(Count::Echoed, 80);
         counters.add(Count::Stale, 4);
-        assert_eq!(counters.missing(), 10);
+        assert_eq!(counters.missing(), 6);
         assert!((counters.loss_share() - 0.16).abs() < 1e-9);
     }
 

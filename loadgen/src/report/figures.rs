@@ -70,6 +70,7 @@ impl Payloads {
             missing: counters.missing(),
             late: counters.of(Count::PayloadsLate),
             unsent: counters.of(Count::PayloadsUnsent),
+            stifled: counters.of(Count::PayloadsStifled),
         }
     }
 }

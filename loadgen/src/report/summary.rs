@@ -69,6 +69,9 @@ pub struct Payloads {
     pub late: u64,
     /// That the kernel did not take.
     pub unsent: u64,
+    /// That the protocol did not let a player send.
+    #[serde(default)]
+    pub stifled: u64,
 }
 
 /// How well the generator kept its own schedule.
