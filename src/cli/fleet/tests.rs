@@ -9,6 +9,7 @@ use ringgate_fleet::values::{
     Agent, Backend, Ban, Block, Gateway, Guard, Labels, Listener, ListenerKey, Reach, Service,
     State, Stored,
 };
+use ringgate_gate::Front;
 use ringgate_trunk::agent::ARBITRATED;
 
 use super::super::doctor::finding::Severity;
@@ -258,6 +259,9 @@ fn the_doctor_names_agents_behind_which_sessions_cannot_go_on() {
     assert_eq!(found(&["netcode", "plain"]), (Severity::Could, lacks("delivery")));
     assert_eq!(found(&["plain", "delivery"]), (Severity::Could, lacks("netcode")));
     assert_eq!(found(&[]), (Severity::Could, lacks("delivery, netcode")));
+    for front in [Front::Netcode, Front::Plain, Front::Unreal] {
+        assert!(ARBITRATED.contains(&front.word()), "{front:?}: its sessions go on behind agents");
+    }
 }
 
 #[test]

@@ -717,9 +717,10 @@ const MUTED_MAX: usize = 64;
 const LEFT_MAX: usize = 4096;
 
 /// What an arbiter arbitrates: sessions of these protocols, and whole messages.
-pub const ARBITRATED: [&str; SAID.len()] = ["netcode", "plain", "delivery"];
+pub const ARBITRATED: [&str; 4] = ["netcode", "plain", "unreal", "delivery"];
 
-/// What an arbiter says of itself to a gateway, of each of these, in this order.
+/// What an arbiter says of itself to a gateway: that it arbitrates sessions of netcode, those of
+/// plain games and of Unreal, which are one to it, and whole messages.
 const SAID: [fn(&mut Writer<'_>) -> bool; 3] = [arbitrates, arbitrates_plain, arbitrates_delivery];
 
 /// For writers of any lifetime, which the method itself is not.
