@@ -37,10 +37,16 @@ impl Sleeper {
                 awaited.push(notify::awaited(bell.fd().as_raw_fd()));
                 awaited.extend(links.map(|fd| notify::awaited(fd.as_raw_fd())));
                 stats.syscalls += 1;
-                match notify::wait(&mut awaited, time) {
+                let (slept, cost_ns) = self.costs.of(|| notify::wait(&mut awaited, time));
+                match slept {
                     Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(false),
                     Err(e) => Err(e),
-                    Ok(_) => Ok(awaited[1..].iter().any(|link| link.revents != 0)),
+                    // What a link has ended may have been no sleep.
+                    Ok(_) if awaited[1..].iter().any(|link| link.revents != 0) => Ok(true),
+                    Ok(_) => {
+                        note(cost_ns, stats);
+                        Ok(false)
+                    }
                 }
             }
         }
@@ -50,17 +56,24 @@ impl Sleeper {
     fn sleep(&mut self, bell: &Bell, time: Duration, stats: &mut IoStats) -> io::Result<()> {
         stats.syscalls += 1;
         let (slept, cost_ns) = self.costs.of(|| bell.wait(time));
-        if let Some(ns) = cost_ns {
-            stats.sleeps_cpu_ns += ns;
-            stats.sleeps_measured += 1;
-            stats.syscalls += 2;
-        }
+        note(cost_ns, stats);
         slept
+    }
+}
+
+/// What a sleep has cost, where that was measured.
+fn note(cost_ns: Option<u64>, stats: &mut IoStats) {
+    if let Some(ns) = cost_ns {
+        stats.sleeps_cpu_ns += ns;
+        stats.sleeps_measured += 1;
+        stats.syscalls += 2;
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd as _;
+
     use super::*;
 
     #[test]
@@ -73,5 +86,22 @@ mod tests {
         assert_eq!(stats.sleeps_measured, 16 + 2);
         assert_eq!(stats.syscalls, 48 + 2 * 18);
         assert!(stats.sleeps_cpu_ns > 0, "none of them is for nothing");
+    }
+
+    #[test]
+    fn sleeps_that_wait_for_answers_in_vain_are_measured_too() {
+        let bell = Bell::new().expect("a descriptor");
+        let (mut sleeper, mut stats) = (Sleeper::default(), IoStats::default());
+        let (link, game) = std::os::unix::net::UnixDatagram::pair().expect("a pair");
+        let mut gather = |stats: &mut IoStats| {
+            let wait = Wait::GatherAnswers(Duration::from_micros(1));
+            let links = std::iter::once(link.as_fd());
+            sleeper.gather(&bell, wait, links, stats).expect("it sleeps")
+        };
+        (0..16).for_each(|_| assert!(!gather(&mut stats), "nobody has answered"));
+        assert_eq!(stats.sleeps_measured, 16);
+        game.send(b"an answer").expect("there is room");
+        (0..32).for_each(|_| assert!(gather(&mut stats)));
+        assert_eq!(stats.sleeps_measured, 16);
     }
 }
