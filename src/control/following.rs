@@ -5,13 +5,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::plan::Links;
+use super::plan::{self, Links};
 use super::reload::{self, Known as KnownListeners, Next};
 use crate::config::{self, Config, Link, Protocol};
-use crate::membership::{Facts, Known, Refused, merged};
+use crate::membership::{CLASH, Facts, Known, Refused, merged_beside};
 use ringgate_fleet::seal::name_of;
 use ringgate_fleet::values::gateway::{Cluster, Entrance, Listener, SHUT_MAX};
-use ringgate_gate::{Backend, BackendId, Front, LinkKind, ListenerId, Phase, Setup, TokenReuse};
+use ringgate_gate::{
+    Backend, BackendId, Front, LinkKind, ListenerId, Phase, Setup, TokenReuse, clashes,
+};
+use ringgate_os::process;
 
 /// What is known of the workers of a gateway.
 pub trait Crew {
@@ -44,6 +47,18 @@ pub struct Running<'a> {
     pub workers: usize,
     /// Whether nothing knows the number of a backend any more.
     pub is_free: &'a dyn Fn(BackendId) -> bool,
+}
+
+impl Running<'_> {
+    /// Which backends cannot be behind a listener that speaks this yet: what the fleet says of one
+    /// is no reason to leave out the others.
+    fn clashes(
+        &self,
+        spoken: impl Fn(BackendId) -> Option<Front>,
+    ) -> impl Fn(Front, &config::Backend) -> bool {
+        let (setup, own) = (self.setup, process::effective_uid());
+        move |front, backend| clashes(setup, &spoken, &plan::backend(backend, own), front)
+    }
 }
 
 /// What a gateway knows of its fleet, and what has become of it.
@@ -152,6 +167,11 @@ impl Following {
         &self.refused
     }
 
+    /// Whether some of them are taken in once their players have left.
+    pub fn waits(&self) -> bool {
+        self.refused.iter().any(|it| it.why == CLASH)
+    }
+
     /// The epochs of each listener's keys that every worker accepts.
     pub fn confirmed_epochs(&self) -> Vec<(String, Vec<u32>)> {
         self.confirmed.epochs.clone().into_iter().collect()
@@ -186,8 +206,9 @@ impl Following {
         read: &Config,
         running: &Running<'_>,
         owner: impl Fn(&str) -> Option<u32>,
+        spoken: impl Fn(BackendId) -> Option<Front>,
     ) -> Config {
-        let mut config = merged(read, &self.known).config;
+        let mut config = merged_beside(read, &self.known, running.clashes(spoken)).config;
         self.keep_to_owners(&mut config, owner);
         keep_served(&mut config, running);
         config
@@ -201,7 +222,8 @@ impl Following {
         owner: impl Fn(&str) -> Option<u32>,
         listeners: &KnownListeners<'_>,
     ) -> Result<(Next, Config), Vec<String>> {
-        let mut with = merged(&self.file, &self.known);
+        let clashes = running.clashes(listeners.spoken);
+        let mut with = merged_beside(&self.file, &self.known, clashes);
         self.tell_refused(std::mem::take(&mut with.refused));
         self.keep_to_owners(&mut with.config, owner);
         keep_served(&mut with.config, running);
@@ -376,3 +398,6 @@ pub fn linked_backends(running: &Running<'_>) -> BTreeSet<String> {
     let linked = backends.filter(|&(id, it)| !it.retired && is_linked(id));
     linked.map(|(_, it)| it.name.clone()).collect()
 }
+
+#[cfg(test)]
+mod tests;

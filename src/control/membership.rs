@@ -227,7 +227,9 @@ impl ControlLoop {
     pub(super) fn with_fleet(&self, read: Config) -> (Config, Option<Config>) {
         let Some(membership) = &self.membership else { return (read, None) };
         let config = self.as_running(|running| {
-            membership.following.with_known(&read, &running, |name| membership.owner(name))
+            let owner = |name: &str| membership.owner(name);
+            let spoken = |backend| self.view.spoken(backend);
+            membership.following.with_known(&read, &running, owner, spoken)
         });
         (config, Some(read))
     }
@@ -256,6 +258,8 @@ impl ControlLoop {
                 member.set_file(backend_names(&file), rules);
             }
             membership.following.set_file(file, self.setup.revision);
+            // Other backends may be left out now, and be taken in later.
+            membership.pending = Some(self.view.now_ns());
         }
     }
 
@@ -302,6 +306,7 @@ impl ControlLoop {
         if !next.changes.is_empty() || next.setup.awaits_fleet != self.setup.awaits_fleet {
             self.setup = fleet.adopt(&next.setup, Vec::new());
             self.note_retired();
+            self.forget_deadlines();
             self.view.live().setup = Arc::clone(&self.setup);
         }
         if !next.changes.is_empty() {
@@ -311,7 +316,7 @@ impl ControlLoop {
         self.agents.follow(&config, self.view.now_ns());
         self.config = Arc::new(config);
         let Some(membership) = &mut self.membership else { return };
-        membership.pending = None;
+        membership.pending = membership.following.waits().then_some(self.view.now_ns());
         membership.told = None;
         membership.following.gave(self.setup.revision);
     }

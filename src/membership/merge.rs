@@ -35,6 +35,16 @@ pub struct Refused {
 
 /// `file` with what the fleet knows. A file without a fleet stays as it is.
 pub fn merged(file: &Config, known: &Known) -> Merged {
+    merged_beside(file, known, |_, _| false)
+}
+
+/// The same where some backends cannot be behind a listener that speaks this yet: `clashes` says
+/// which.
+pub(crate) fn merged_beside(
+    file: &Config,
+    known: &Known,
+    clashes: impl Fn(Front, &config::Backend) -> bool,
+) -> Merged {
     let mut config = file.clone();
     let mut refused = Vec::new();
     let Some(fleet) = &file.fleet else { return Merged { config, refused } };
@@ -44,13 +54,18 @@ pub fn merged(file: &Config, known: &Known) -> Merged {
         // Some other gateway's.
         let Some(front) = front(file, backend) else { continue };
         match taken.take(fleet, (&file.gateway.run_dir, &config.agents), front, backend) {
+            Ok(found) if clashes(front, &found) => {
+                refused.push(Refused { backend: backend.name.clone(), why: CLASH });
+            }
             Ok(found) => {
+                let is_bundle = matches!(found.link, Link::Bundle(_));
                 let at = config.backends.len();
                 let_serve(&mut config.agents, backend);
                 config.backends.push(found);
                 let leads = |listener: &&mut Listener| leads_to(listener, &backend.group);
                 config.listeners.iter_mut().filter(leads).for_each(|it| it.backends.push(at));
-                let moves = config.listeners.iter_mut().filter_map(moves_to(backend));
+                let listeners = config.listeners.iter_mut().filter(|_| is_bundle);
+                let moves = listeners.filter_map(moves_to(backend));
                 moves.for_each(|moves_to| moves_to.push(at));
             }
             Err(why) => refused.push(Refused { backend: backend.name.clone(), why }),
@@ -126,10 +141,11 @@ fn tokens_of(
 }
 
 /// What the listeners speak that lead to a backend, or whose players may be moved there. The config
-/// has made sure that it is one protocol.
+/// has made sure that it is one protocol. Nobody is moved to a udp server.
 fn front(file: &Config, backend: &known::Backend) -> Option<Front> {
+    let is_udp = matches!(backend.reach, Reach::Udp(_));
     let leading = file.listeners.iter().find(|it| leads_to(it, &backend.group));
-    let moving = || file.listeners.iter().find(|it| is_moved_to(it, backend));
+    let moving = || file.listeners.iter().find(|it| !is_udp && is_moved_to(it, backend));
     leading.or_else(moving).map(|listener| listener.protocol.front())
 }
 
@@ -253,6 +269,9 @@ fn link_of(
         Reach::Bundle(_) => Err("it connects in another run_dir than this gateway's"),
     }
 }
+
+/// Why a backend waits for its players to leave.
+pub(crate) const CLASH: &str = "there may be players at it who speak another protocol";
 
 /// Agents that may connect, of which each has a thread.
 const AGENTS_MAX: usize = 256;

@@ -7,7 +7,7 @@
 
 use crate::front::Front;
 use crate::ids::{BackendId, ListenerId};
-use crate::setup::{Listener, Phase, Setup};
+use crate::setup::{Backend, Listener, Phase, Setup};
 
 /// Why listeners cannot serve as `setup` says while the players of `before` are there, if they
 /// cannot: a sentence. `spoken` says what the players of a backend of `setup` speak, if it has any:
@@ -43,6 +43,22 @@ pub fn clash(
         };
         let (name, backend) = (&listener.name, &setup.backends[backend].name);
         Some(format!("listener {name}: backend {backend} {why}"))
+    })
+}
+
+/// Whether this game server cannot be had by players who speak this yet, because there may be others
+/// at it, by the same rule: its listeners are those of `before`.
+pub fn clashes(
+    before: &Setup,
+    spoken: impl Fn(BackendId) -> Option<Front>,
+    backend: &Backend,
+    front: Front,
+) -> bool {
+    let found = before.backends.pairs().find(|(_, known)| known.is_same(backend));
+    found.is_some_and(|(id, _)| {
+        let is_another = |it: &Listener| Front::of(&it.protocol) != front;
+        before.listeners.iter().any(|it| is_another(it) && it.backends.contains(&id))
+            || spoken(id).is_some_and(|spoken| spoken != front)
     })
 }
 

@@ -72,7 +72,7 @@ extern crate self as ringgate_gate;
 
 pub use awake::Awake;
 pub use capture::{Capture, Captured, Meant};
-pub use clash::clash;
+pub use clash::{clash, clashes};
 pub use counters::{
     Counters, Ended, Imbalance, Ledger, LinkRefusal, List, MOVE_REFUSALS, Number, Stamps,
 };

@@ -28,13 +28,8 @@ pub(super) struct Watch {
 
 impl Watch {
     /// Looks for the first time, so that workers know before they take a player in, and then again
-    /// and again. `None` where there is nothing to look for; a reload cannot bring the first udp
-    /// backend.
-    pub(super) fn start(setup: Arc<Setup>, claims: Arc<Claims>, posts: Vec<Post>) -> Option<Self> {
-        let is_udp = |link: &LinkKind| matches!(link, LinkKind::Udp { .. });
-        if !setup.backends.iter().any(|backend| is_udp(&backend.link)) {
-            return None;
-        }
+    /// and again.
+    pub(super) fn start(setup: Arc<Setup>, claims: Arc<Claims>, posts: Vec<Post>) -> Self {
         let (sender, setups) = mpsc::channel();
         let mut eye =
             Eye { setup, claims, posts, table: SocketTable::open().ok(), seen: HashMap::new() };
@@ -48,7 +43,7 @@ impl Watch {
             eye.look();
         };
         let thread = std::thread::Builder::new().name("ringgate-watch".to_owned()).spawn(look);
-        Some(Self { setups: Some(sender), thread: thread.ok() })
+        Self { setups: Some(sender), thread: thread.ok() }
     }
 
     /// Other backends.

@@ -230,6 +230,24 @@ fn a_gateway_in_front_of_unreal_servers_has_bundle_links_if_it_has_agents() {
 }
 
 #[test]
+fn nobody_is_moved_to_a_udp_server() {
+    let rule = "protocol_id = 1\nmoves = [\"arena\", \"night\"]";
+    let text = TEXT.replacen("protocol_id = 1", rule, 1);
+    let file = parse(&text, Path::new("gate.toml"), &KeySources::new(&|_| None, None));
+    let backends = vec![
+        udp("a", "arena", "127.0.0.1:7001"),
+        bundle("b", "arena", "/run/gate"),
+        udp("c", "night", "127.0.0.1:7002"),
+    ];
+    let known = Known { backends, ..Known::default() };
+    let config = merged(&file.expect("a sound config"), &known).config;
+    let names: Vec<_> = config.backends.iter().map(|it| &*it.name).collect();
+    assert_eq!(names, ["own", "a", "b"], "no listener leads to the third");
+    let Protocol::Netcode(rules) = &config.listeners[0].protocol else { panic!("it is netcode") };
+    assert_eq!((&config.listeners[0].backends, &rules.moves_to), (&vec![1, 2], &vec![2]));
+}
+
+#[test]
 fn keys_are_those_of_the_listeners_name() {
     let key = |byte| SharedKey::from(Key::from_bytes([byte; 32]));
     let keys = [("main".to_owned(), vec![(2, key(2)), (1, key(1))])];

@@ -134,6 +134,12 @@ impl PlainFront {
         if session.is_barred() {
             return Err(DropReason::AfterGap);
         }
+        let listener = &turn.common.setup.listeners[origin.address.listener];
+        if session.is_half_open() && !listener.backends.contains(&session.backend) {
+            // The listener leads elsewhere now: whatever is there speaks to others.
+            self.end(turn, index, Ended::Replaced);
+            return self.start(turn, rules, origin, parts);
+        }
         if session.token != parts.token_hash
             && !self.learn_token(index, (parts.token, parts.token_hash))
         {

@@ -105,6 +105,10 @@ impl Session {
         matches!(self.stage, Stage::Open { .. })
     }
 
+    pub(crate) const fn is_half_open(&self) -> bool {
+        matches!(self.stage, Stage::HalfOpen { .. })
+    }
+
     pub(crate) const fn is_barred(&self) -> bool {
         matches!(self.stage, Stage::Barred)
     }

@@ -94,6 +94,29 @@ fn who_is_half_open_is_given_up_soon_and_its_source_may_come_again() {
     assert_eq!(rig.counters().sessions, 1);
 }
 
+/// What has never answered a source may belong to players of another protocol by now.
+#[test]
+fn a_source_that_nobody_has_answered_follows_its_listener_to_other_servers() {
+    let setup = plain_setup_with(8, |_| {});
+    let mut rig = Rig::new(setup.clone());
+    rig.deliver(home(1), b"hello");
+    let (local, server, _) = arrived(&mut rig).remove(0);
+    let (playing, _) = (play(&mut rig, home(2), b"hello"), play(&mut rig, home(3), b"hello"));
+    let mut after = setup;
+    after.listeners[ListenerId(0)].backends.retain(|it| it.index() != server);
+    rig.mail(Mail::Setup(Arc::new(after)));
+    rig.turn();
+    rig.deliver(home(1), b"hello");
+    let there = arrived(&mut rig);
+    assert_eq!(there.iter().map(|(_, server, _)| *server).collect::<Vec<_>>(), [1 - server]);
+    assert_eq!(rig.counters().pending, 1);
+    rig.answer_udp(endpoint(SERVERS[server]), local, b"late");
+    assert_eq!(rig.take_for(home(1)), Vec::<Vec<u8>>::new());
+    // Who plays plays on where it is.
+    rig.deliver(home(2), b"still here");
+    assert_eq!(arrived(&mut rig), [(playing.0, playing.1, b"still here".to_vec())]);
+}
+
 #[test]
 fn a_source_that_proves_nothing_is_sent_at_most_three_times_what_it_sent() {
     let mut rig = plain_rig(|_| {});
