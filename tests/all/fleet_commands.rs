@@ -227,6 +227,16 @@ fn a_rotation_names_who_has_not_confirmed_it_and_who_holds_it_back() {
                doubtful (holds news back under number 3), late\n";
     assert!(ran.stderr.contains(holds) && ran.stderr.ends_with(why), "{}", ran.stderr);
     assert!(ran.stdout.is_empty(), "{}", ran.stdout);
+
+    // Gateways that drain take in no keys, and nobody new is sent there.
+    for name in ["late", "doubtful"] {
+        let mut value = json(&told(None, 0));
+        value["listeners"] = [listener("eu"), listener("us")].into_iter().collect();
+        value["draining"] = true.into();
+        etcd.put(&format!("/ringgate/test/truth/gateway/{name}"), &value.to_string());
+    }
+    let said = rotate(&["eu", "--wait"]).succeeded();
+    assert!(said.starts_with("eu: key 3 is minted with now"), "{said}");
 }
 
 #[test]

@@ -68,9 +68,9 @@ pub fn accepted(now_s: u64, epochs: &[Epoch]) -> Vec<u32> {
 
 /// The epoch to mint with: the newest whose time it is and that every gateway has confirmed.
 ///
-/// `confirmed` holds a list for each registered gateway that has this listener. A gateway that has
-/// confirmed nothing accepts no token at all: it is not ready, nobody may be sent there, and it is
-/// left out, so that it does not stop the others.
+/// `confirmed` holds a list for each registered gateway that has this listener and does not drain.
+/// A gateway that has confirmed nothing accepts no token at all: it is not ready, nobody may be
+/// sent there, and it is left out, so that it does not stop the others.
 pub fn mint(now_s: u64, epochs: &[Epoch], confirmed: &[&[u32]]) -> Option<u32> {
     let is_confirmed = |number| {
         let mut ready = confirmed.iter().filter(|list| !list.is_empty());

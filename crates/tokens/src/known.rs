@@ -302,9 +302,11 @@ impl KnownFleet {
         epochs::mint(now_s, &epochs, &confirmed)
     }
 
-    /// The epochs that each gateway with this listener accepts.
+    /// The epochs that each gateway with this listener accepts. One that drains takes in no keys,
+    /// and nobody new is sent there.
     fn confirmations<'a>(&'a self, listener: &'a Name) -> impl Iterator<Item = &'a [u32]> {
-        let listeners = self.gateways.values().flat_map(|it| &it.listeners);
+        let gateways = self.gateways.values().filter(|it| !it.draining);
+        let listeners = gateways.flat_map(|it| &it.listeners);
         let own = move |it: &&Listener| it.name == listener.as_str() && it.protocol == NETCODE;
         listeners.filter(own).map(|it| it.epochs.as_slice())
     }

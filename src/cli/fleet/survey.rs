@@ -165,13 +165,14 @@ impl Survey {
         self.holders().into_iter().map(line).collect()
     }
 
-    /// The epochs that gateways with this listener have confirmed, each with its name.
+    /// The epochs that gateways with this listener have confirmed, each with its name. One that
+    /// drains takes in no keys, and nobody new is sent there.
     pub(super) fn confirmed<'a>(&'a self, listener: &str) -> Vec<(&'a Name, &'a [u32])> {
         let of = |(name, gateway): (&'a Name, &'a Gateway)| {
             let found = gateway.listeners.iter().find(|it| it.name == listener);
             found.filter(|it| it.protocol == "netcode").map(|it| (name, it.epochs.as_slice()))
         };
-        self.gateways.iter().filter_map(of).collect()
+        self.gateways.iter().filter(|(_, it)| !it.draining).filter_map(of).collect()
     }
 
     /// The epoch that tokens of this listener are minted with.

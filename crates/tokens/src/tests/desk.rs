@@ -242,6 +242,24 @@ fn tokens_are_made_with_the_epoch_that_every_gateway_has_confirmed() {
 }
 
 #[test]
+fn a_gateway_that_drains_takes_in_no_key_and_is_not_waited_for() {
+    let mut store = fleet();
+    let from = NOW.unix_s - 5;
+    store.put_key(2, Validity { from, mint_until: from + 10_000, accept_until: from + 20_000 });
+    let mut confirmed = gateway("one", "192.0.2.1:40000");
+    confirmed.listeners[0].epochs = vec![1, 2];
+    store.put(&Place::Gateway(name("g-one")), &confirmed);
+    let mut office = Office::open("t", &mut store);
+    let mut key_beside = |draining| {
+        let drained = Gateway { draining, ..gateway("two", "192.0.2.9:40000") };
+        store.put(&Place::Gateway(name("g-two")), &drained);
+        office.mirror(&store);
+        office.ask(&mut store, &anywhere(), 1, NOW).unwrap().key.unwrap().0
+    };
+    assert_eq!([true, false].map(&mut key_beside), [2, 1]);
+}
+
+#[test]
 fn no_token_outlives_its_key_or_the_operators_bound() {
     let mut store = Store::default();
     let until = NOW.unix_s + 20;
