@@ -42,7 +42,8 @@ pub struct KnownFleet {
 #[derive(Debug)]
 struct Opened {
     epoch: Epoch,
-    /// Wiped once no gateway accepts it any more.
+    sealed: ListenerKey,
+    /// Wiped while no gateway accepts it any more.
     key: Option<SharedKey>,
 }
 
@@ -150,7 +151,7 @@ impl KnownFleet {
         let open = |stored: ListenerKey| {
             let key = self.fleet_key.open(place, &stored).map_err(|why| why.to_string())?;
             let epoch = Epoch { number, validity: stored.validity };
-            Ok::<_, String>(Opened { epoch, key: Some(key) })
+            Ok::<_, String>(Opened { epoch, sealed: stored, key: Some(key) })
         };
         let opened = stored.map(open).transpose()?;
         self.set_key(listener, number, opened);
@@ -279,7 +280,7 @@ impl KnownFleet {
         let number = match self.minted.get(listener) {
             Some((found_s, number)) if *found_s == now_s => *number,
             _ => {
-                self.forget_over(now_s);
+                self.wipe_over(now_s);
                 let number = self.find_epoch(listener, now_s);
                 self.minted.insert(listener.clone(), (now_s, number));
                 number
@@ -289,10 +290,17 @@ impl KnownFleet {
         Some((opened.epoch.number, opened.epoch.validity.accept_until, opened.key.clone()?))
     }
 
-    fn forget_over(&mut self, now_s: u64) {
-        let all = self.keys.values_mut().flat_map(BTreeMap::values_mut);
-        for opened in all.filter(|it| now_s >= it.epoch.validity.accept_until) {
-            opened.key = None;
+    /// Wipes keys that are over, and opens those again that are not: the clock was ahead.
+    fn wipe_over(&mut self, now_s: u64) {
+        for (listener, keys) in &mut self.keys {
+            for (number, opened) in keys {
+                if now_s >= opened.epoch.validity.accept_until {
+                    opened.key = None;
+                } else if opened.key.is_none() {
+                    let place = self.keyspace.key(&Place::Key(listener.clone(), *number));
+                    opened.key = self.fleet_key.open(&place, &opened.sealed).ok();
+                }
+            }
         }
     }
 

@@ -260,6 +260,15 @@ fn a_gateway_that_drains_takes_in_no_key_and_is_not_waited_for() {
 }
 
 #[test]
+fn a_clock_that_was_ahead_for_a_moment_takes_no_key_with_it() {
+    let mut store = fleet();
+    let mut office = Office::open("t", &mut store);
+    let ahead = Now { unix_s: NOW.unix_s + 365 * 86_400, ..NOW };
+    assert_eq!(office.ask(&mut store, &anywhere(), 1, ahead).unwrap_err(), Refusal::NoKey);
+    assert_eq!(office.ask(&mut store, &anywhere(), 1, NOW).unwrap().key.unwrap().0, 1);
+}
+
+#[test]
 fn no_token_outlives_its_key_or_the_operators_bound() {
     let mut store = Store::default();
     let until = NOW.unix_s + 20;
