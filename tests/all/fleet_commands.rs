@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
 
+use ringgate_os::clock;
 use serde_json::Value;
 
 use crate::command::{Ending, Ran, ringgate, run};
@@ -148,7 +149,8 @@ fn players_are_denied_and_allowed_in_a_whole_fleet() {
 fn told(denied: Option<i64>, doubt: u64) -> String {
     let value = serde_json::json!({
         "v": 1, "instance": "i", "region": "eu", "host": "here", "version": "1", "listeners": [],
-        "capacity": 1, "sessions": 0, "draining": false, "started": 1, "written": 1,
+        "capacity": 1, "sessions": 0, "draining": false, "started": 1,
+        "written": clock::unix_seconds(),
         "denied": denied, "doubt": doubt,
     });
     value.to_string()
@@ -237,6 +239,26 @@ fn a_rotation_names_who_has_not_confirmed_it_and_who_holds_it_back() {
     }
     let said = rotate(&["eu", "--wait"]).succeeded();
     assert!(said.starts_with("eu: key 3 is minted with now"), "{said}");
+}
+
+#[test]
+fn no_key_is_made_by_a_clock_that_is_ahead_of_the_whole_fleet() {
+    let Some(etcd) = Etcd::start() else { return };
+    run(ringgate(["keygen".as_ref(), "--out".as_ref(), etcd.folder.join("key").as_os_str()]))
+        .succeeded();
+    let key = etcd.folder.join("key");
+    let key = key.to_str().expect("our own path");
+    etcd.fleet(&["init", "eu", "--key", key]).succeeded();
+    let mut value = json(&told(None, 0));
+    value["written"] = (clock::unix_seconds() - 3600).into();
+    etcd.put("/ringgate/test/truth/gateway/g", &value.to_string());
+    for words in [["init", "us", "--key", key], ["keys", "rotate", "--key", key]] {
+        let ran = etcd.fleet(&words);
+        let why = "this host's clock is ahead of every gateway, token service and agent";
+        assert!(ran.code == Some(1) && ran.stderr.contains(why), "{}", ran.stderr);
+    }
+    etcd.put("/ringgate/test/truth/gateway/g", &told(None, 0));
+    etcd.fleet(&["keys", "rotate", "--key", key]).succeeded();
 }
 
 #[test]

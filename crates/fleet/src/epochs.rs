@@ -142,9 +142,11 @@ pub fn next_by_itself(
     is_due.then(|| next(now_s, epochs, minted, policy).ok()).flatten()
 }
 
-/// The epochs that may be deleted.
-pub fn over(now_s: u64, epochs: &[Epoch]) -> Vec<u32> {
-    epochs.iter().filter(|it| now_s >= it.validity.accept_until).map(|it| it.number).collect()
+/// The epochs that may be deleted: no gateway confirms them any more. One that does goes by another
+/// clock than ours.
+pub fn over(now_s: u64, epochs: &[Epoch], confirmed: &[&[u32]]) -> Vec<u32> {
+    let over = epochs.iter().filter(|it| now_s >= it.validity.accept_until).map(|it| it.number);
+    over.filter(|it| !confirmed.iter().any(|list| list.contains(it))).collect()
 }
 
 #[cfg(test)]
@@ -200,7 +202,9 @@ mod tests {
         assert!(accepted(last_minted + POLICY.token_s, &epochs).contains(&1));
         assert_eq!(role(503, &epochs[0], Some(2)), Role::Previous);
         assert_eq!(role(503, &epochs[1], Some(2)), Role::Current);
-        assert_eq!(over(1100, &epochs), [1]);
+        let lists: Vec<_> = gateways.iter().map(Vec::as_slice).collect();
+        assert!(over(1100, &epochs, &lists).is_empty(), "gateways accept it, by their clocks");
+        assert_eq!(over(1100, &epochs, &[&[2]]), [1]);
         assert_eq!(accepted(1100, &epochs), [2]);
     }
 

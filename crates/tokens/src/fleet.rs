@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ringgate_core::secret::Key;
+use ringgate_fleet::clocks;
 use ringgate_fleet::epochs::{self, Epoch};
 use ringgate_fleet::etcd::kv::{Range, key_after};
 use ringgate_fleet::etcd::txn::{Delete, Put, Txn};
@@ -328,6 +329,7 @@ fn lose_lease(shared: &Shared) {
 /// one makes each: whoever creates its place first.
 pub(crate) async fn rotate(shared: Arc<Shared>, client: Client) {
     let Some(rotation) = shared.options.rotation else { return };
+    let mut was_ahead = false;
     loop {
         tokio::time::sleep(TIDY_EVERY).await;
         let (standing, now_s) = (shared.standing(), shared.now().unix_s);
@@ -336,18 +338,39 @@ pub(crate) async fn rotate(shared: Arc<Shared>, client: Client) {
             continue;
         }
         let mut keys = BTreeMap::<Name, Vec<Epoch>>::new();
-        for (listener, epoch) in shared.desk().known().epochs() {
-            keys.entry(listener.clone()).or_default().push(epoch);
+        let is_ahead = {
+            let desk = shared.desk();
+            for (listener, epoch) in desk.known().epochs() {
+                keys.entry(listener.clone()).or_default().push(epoch);
+            }
+            clocks::is_ahead(now_s, desk.known().written_beside(desk.service()))
+        };
+        if is_ahead && !was_ahead {
+            tracing::warn!(
+                event = "clock_ahead",
+                "the clock is ahead of all others in the fleet: no key is made or taken away by it"
+            );
+        }
+        was_ahead = is_ahead;
+        if is_ahead {
+            continue;
         }
         for (listener, epochs) in keys {
-            let minted = shared.desk().known().minted_with(&listener, now_s);
+            let (minted, over) = {
+                let desk = shared.desk();
+                let known = desk.known();
+                (known.minted_with(&listener, now_s), known.over(&listener, &epochs, now_s))
+            };
             let next = epochs::next_by_itself(now_s, &epochs, minted, rotation);
             let made = match next {
                 Some(next) => make_key(&shared, &client, &listener, next).await,
                 None => Ok(()),
             };
-            let over = epochs::over(now_s, &epochs);
-            if let Err(why) = made.and(forget(&shared, &client, &listener, &over).await) {
+            let done = match made {
+                Ok(()) => forget(&shared, &client, &listener, &over).await,
+                Err(why) => Err(why),
+            };
+            if let Err(why) = done {
                 tracing::warn!(event = "key_not_rotated", %listener, "no key of {listener} is made: {why}");
             }
         }

@@ -324,6 +324,19 @@ impl KnownFleet {
         self.find_epoch(listener, now_s)
     }
 
+    /// Of these epochs of a listener those that may be deleted.
+    pub fn over(&self, listener: &Name, epochs: &[Epoch], now_s: u64) -> Vec<u32> {
+        epochs::over(now_s, epochs, &self.confirmations(listener).collect::<Vec<_>>())
+    }
+
+    /// When others than this service have written last, by their clocks.
+    pub fn written_beside(&self, own: &Name) -> impl Iterator<Item = u64> {
+        let services = self.services.iter().filter(move |(name, _)| *name != own);
+        let services = services.filter_map(|(_, it)| Some(it.as_ref()?.written));
+        let gateways = self.gateways.values().map(|it| it.written);
+        gateways.chain(self.agents.values().map(|it| it.written)).chain(services)
+    }
+
     /// How many gateways accept an epoch of a listener.
     pub fn confirmed_by(&self, listener: &Name, number: u32) -> usize {
         self.confirmations(listener).filter(|epochs| epochs.contains(&number)).count()

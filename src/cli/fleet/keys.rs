@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use ringgate_fleet::clocks;
 use ringgate_fleet::epochs::{self, Epoch, NoNext, Policy, Role};
 use ringgate_fleet::etcd::Client;
 use ringgate_fleet::etcd::txn::{Delete, Put, Txn};
@@ -152,6 +153,11 @@ async fn make_next(
     policy: Policy,
 ) -> Result<Epoch, Failure> {
     let now_s = clock::unix_seconds();
+    if clocks::is_ahead(now_s, survey.writers().into_values()) {
+        return Err(Failure::failed(format_args!(
+            "{listener}: this host's clock is ahead of every gateway, token service and agent: by it no key is made"
+        )));
+    }
     let keys = survey.keys.get(listener).map_or(&[][..], Vec::as_slice);
     let minted = survey.minted(listener, now_s);
     let next = epochs::next(now_s, keys, minted, policy).map_err(|why| match why {
@@ -191,7 +197,9 @@ async fn delete_over(
     listener: &Name,
 ) -> Result<Vec<u32>, Failure> {
     let keys = survey.keys.get(listener).map_or(&[][..], Vec::as_slice);
-    let over = epochs::over(clock::unix_seconds(), keys);
+    let confirmed = survey.confirmed(listener.as_str());
+    let lists: Vec<_> = confirmed.iter().map(|(_, list)| *list).collect();
+    let over = epochs::over(clock::unix_seconds(), keys, &lists);
     for number in &over {
         let key = fleet.keyspace.key(&Place::Key(listener.clone(), *number));
         client.delete(&Delete { key, ..Delete::default() }).await.map_err(|why| away(&why))?;

@@ -143,6 +143,14 @@ impl Survey {
         read(value).map(|ban| self.bans.push((whom, ban)))
     }
 
+    /// Whoever writes again and again while it lives, and when it has last, by its own clock.
+    pub(super) fn writers(&self) -> BTreeMap<String, u64> {
+        let gateways = self.gateways.iter().map(|(name, it)| (name.to_string(), it.written));
+        let services = self.services.iter().map(|(name, it)| (of_service(name), it.written));
+        let agents = self.agents.iter().map(|(name, it)| (of_agent(name), it.written));
+        gateways.chain(services).chain(agents).collect()
+    }
+
     /// Who holds news back, under which number, and what.
     pub(super) fn holders(&self) -> Vec<Holder> {
         let holder = |name: String, doubt: u64, held: &[String]| {
@@ -152,10 +160,9 @@ impl Survey {
         let gateways =
             self.gateways.iter().map(|(name, it)| holder(name.to_string(), it.doubt, &it.held));
         let services = self.services.iter();
-        let services =
-            services.map(|(name, it)| holder(format!("token service {name}"), it.doubt, &it.held));
+        let services = services.map(|(name, it)| holder(of_service(name), it.doubt, &it.held));
         let agents = self.agents.iter();
-        let agents = agents.map(|(name, it)| holder(format!("agent {name}"), it.doubt, &it.held));
+        let agents = agents.map(|(name, it)| holder(of_agent(name), it.doubt, &it.held));
         gateways.chain(services).chain(agents).flatten().collect()
     }
 
@@ -201,6 +208,14 @@ impl Survey {
         }
         groups
     }
+}
+
+pub(super) fn of_service(name: &Name) -> String {
+    format!("token service {name}")
+}
+
+pub(super) fn of_agent(name: &Name) -> String {
+    format!("agent {name}")
 }
 
 fn keep<K: Ord, T: Stored>(
