@@ -185,6 +185,15 @@ fn a_ban_is_waited_for_at_every_gateway_and_who_does_not_confirm_it_is_named() {
         etcd.fleet(&["denied"]).succeeded().starts_with("nobody"),
         "it was lifted all the same"
     );
+    // A gateway that holds another history back tells a revision of its own.
+    let mut other = json(&told(Some(i64::MAX), 3));
+    other["held"] = ["all"].into_iter().collect();
+    for name in ["late", "doubtful", "old"] {
+        etcd.put(&format!("/ringgate/test/truth/gateway/{name}"), &other.to_string());
+    }
+    let ran = etcd.fleet(&deny);
+    let why = "within 1 s: doubtful (holds news back under number 3), late (holds";
+    assert!(ran.code == Some(1) && ran.stderr.contains(why), "{}", ran.stderr);
     // Those that know are not waited for, and what was not denied is nothing to wait for.
     for name in ["late", "doubtful", "old"] {
         etcd.put(&format!("/ringgate/test/truth/gateway/{name}"), &told(Some(i64::MAX), 0));
