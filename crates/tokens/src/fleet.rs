@@ -558,11 +558,15 @@ async fn attempt(
 /// Nothing may be promised any more. Whether all of it is there.
 pub(crate) async fn close(shared: &Shared, client: &Client) -> bool {
     let lease = shared.lease.load(Ordering::Relaxed);
+    if lease == 0 {
+        // What stood has gone with its lease, and without one it would stand for ever.
+        return shared.desk().book().last_until_s() == 0;
+    }
     let closed = shared.desk().book_mut().close(shared.now());
     let (keyspace, owner) = (&shared.options.keyspace, &shared.owner);
     // Whoever comes next finds at which servers these clients are expected.
     let covering = shared.desk().cover(true, shared.now());
-    if let (Some(covering), true) = (covering, lease != 0) {
+    if let Some(covering) = covering {
         let _ = write_claims(shared, client, covering).await;
     }
     let mut is_left = true;

@@ -278,6 +278,16 @@ fn what_went_with_a_lease_is_claimed_again() {
 }
 
 #[test]
+fn without_a_lease_nothing_is_claimed() {
+    let mut store = fleet(1, 8);
+    let mut one = Office::open("t1", &mut store);
+    assert_eq!(ask(&mut one, &mut store, (&named("b0"), 7), NOW), Ok(name("b0")));
+    let covering = one.desk.cover(true, NOW).expect("it is to be claimed");
+    assert!(covering.txn(0, None).is_err());
+    assert!(covering.txn(1, None).is_ok());
+}
+
+#[test]
 fn while_etcd_is_away_each_service_goes_by_what_it_knows_or_refuses() {
     for serves_away in [true, false] {
         let mut store = fleet(3, 8);
