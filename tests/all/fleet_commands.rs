@@ -248,6 +248,24 @@ fn a_rotation_names_who_has_not_confirmed_it_and_who_holds_it_back() {
     }
     let said = rotate(&["eu", "--wait"]).succeeded();
     assert!(said.starts_with("eu: key 3 is minted with now"), "{said}");
+
+    // What was rotated before one that waits is told.
+    let mut value = json(&told(None, 0));
+    value["listeners"] = [listener("us")].into_iter().collect();
+    etcd.put("/ringgate/test/truth/gateway/late", &value.to_string());
+    let ran = rotate(&[]);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(ran.stdout.starts_with("eu: key 4 is minted with once all"), "{}", ran.stdout);
+    assert!(ran.stderr.contains("us: key 2 waits for late"), "{}", ran.stderr);
+
+    // Gateways accept eight keys.
+    for number in 5..=8 {
+        let said = rotate(&["eu"]).succeeded();
+        assert!(said.starts_with(&format!("eu: key {number} ")), "{said}");
+    }
+    let ran = rotate(&["eu"]);
+    assert_eq!(ran.code, Some(1), "{}", ran.stdout);
+    assert!(ran.stderr.contains("eu: gateways accept 8 keys, and tokens of"), "{}", ran.stderr);
 }
 
 #[test]
@@ -357,6 +375,11 @@ fn the_file_of_a_token_service_is_checked_like_any_other() {
             "bind =",
             "max_expire = \"1s\"\nbind =",
             "tokens.max_expire: found 1s, expected expire (30s) or more",
+        ),
+        (
+            "bind =",
+            "max_expire = \"1h\"\nrotate_every = \"514s\"\nbind =",
+            "tokens.rotate_every: found 514s, expected 515s or more: gateways accept 8 keys",
         ),
         (
             "bind =",

@@ -93,6 +93,22 @@ pub const fn role(now_s: u64, epoch: &Epoch, minted: Option<u32>) -> Role {
     }
 }
 
+/// Of each listener a gateway accepts the newest, so many: each request is tried under every one.
+pub const ACCEPTED_MAX: usize = 8;
+
+/// Until when a next key would have gateways refuse tokens that are under way, because one falls
+/// out of the newest that they accept. It was minted with until the key after it was there.
+pub fn crowded_until(now_s: u64, epochs: &[Epoch]) -> Option<u64> {
+    let mut newest: Vec<_> =
+        epochs.iter().filter(|it| now_s < it.validity.accept_until).copied().collect();
+    newest.sort_unstable_by_key(|it| std::cmp::Reverse(it.number));
+    let [after, falls, ..] = newest.get(ACCEPTED_MAX - 2..)? else { return None };
+    let Validity { mint_until, accept_until, .. } = falls.validity;
+    let token_s = accept_until.saturating_sub(mint_until);
+    let until_s = after.validity.from.saturating_add(token_s).min(accept_until);
+    (now_s < until_s).then_some(until_s)
+}
+
 /// Why there is no next key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoNext {
@@ -233,6 +249,21 @@ mod tests {
         assert_eq!(role(9, &epochs[0], None), Role::Next);
         assert_eq!(role(25, &epochs[0], None), Role::Previous);
         assert_eq!(role(30, &epochs[0], None), Role::Over);
+    }
+
+    #[test]
+    fn no_key_falls_out_of_the_newest_while_tokens_of_it_are_under_way() {
+        let mut epochs = Vec::new();
+        for at in 0..ACCEPTED_MAX as u64 {
+            assert_eq!(crowded_until(at, &epochs), None, "at key {at}");
+            epochs.push(next(at, &epochs, epochs.last().map(|it| it.number), POLICY).unwrap());
+        }
+        // The second was made at 1, and a token of the first lives for 100 s.
+        assert_eq!(crowded_until(8, &epochs), Some(101));
+        assert_eq!(crowded_until(101, &epochs), None);
+        // What is over stands in nobody's way.
+        epochs[0].validity.accept_until = 8;
+        assert_eq!(crowded_until(8, &epochs), None);
     }
 
     #[test]

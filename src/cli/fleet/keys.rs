@@ -110,7 +110,7 @@ pub(super) fn init(args: &InitArgs) -> Result<(), Failure> {
 pub(super) fn rotate(args: &RotateArgs) -> Result<(), Failure> {
     let fleet = args.target.find()?;
     let policy = args.policy.policy();
-    let (made, is_through, holders) = fleet.ask(async |client| {
+    let (made, waited) = fleet.ask(async |client| {
         let survey = Survey::take(client, &fleet.keyspace).await?;
         let all: Vec<_> = survey.keys.keys().cloned().collect();
         if all.is_empty() {
@@ -127,18 +127,39 @@ pub(super) fn rotate(args: &RotateArgs) -> Result<(), Failure> {
         let listeners = if args.listeners.is_empty() { all } else { args.listeners.clone() };
         let mut made = Vec::new();
         for listener in listeners {
-            let next = make_next(&fleet, client, &survey, &listener, policy).await?;
-            let over = delete_over(&fleet, client, &survey, &listener).await?;
-            made.push((listener, next, over));
+            match rotate_one(&fleet, client, &survey, listener, policy).await {
+                Ok(one) => made.push(one),
+                Err(why) => return Ok((made, Err(why))),
+            }
         }
-        let (is_through, holders) = wait_for(&fleet, client, args.wait, &made).await?;
-        Ok((made, is_through, holders))
+        let waited = wait_for(&fleet, client, args.wait, &made).await?;
+        Ok((made, Ok(waited)))
     })?;
+    // Those that were rotated before one that was not are told as well.
+    let (is_through, holders, done) = match waited {
+        Ok((is_through, holders)) => (is_through, holders, Ok(())),
+        Err(why) if made.is_empty() => return Err(why),
+        Err(why) => (false, String::new(), Err(why)),
+    };
     if args.json {
         eprint!("{holders}");
-        return print(&json_made(&made));
+        print(&json_made(&made))?;
+    } else {
+        print(&(text_made(&made, is_through) + &holders))?;
     }
-    print(&(text_made(&made, is_through) + &holders))
+    done
+}
+
+async fn rotate_one(
+    fleet: &Fleet,
+    client: &Client,
+    survey: &Survey,
+    listener: Name,
+    policy: Policy,
+) -> Result<Made, Failure> {
+    let next = make_next(fleet, client, survey, &listener, policy).await?;
+    let over = delete_over(fleet, client, survey, &listener).await?;
+    Ok((listener, next, over))
 }
 
 /// What a rotation made, and which epochs it has deleted.
@@ -159,6 +180,13 @@ async fn make_next(
         )));
     }
     let keys = survey.keys.get(listener).map_or(&[][..], Vec::as_slice);
+    if let Some(until_s) = epochs::crowded_until(now_s, keys) {
+        return Err(Failure::failed(format_args!(
+            "{listener}: gateways accept {} keys, and tokens of the oldest of them may live until {}: no other one is made before",
+            epochs::ACCEPTED_MAX,
+            utc::date(until_s)
+        )));
+    }
     let minted = survey.minted(listener, now_s);
     let next = epochs::next(now_s, keys, minted, policy).map_err(|why| match why {
         NoNext::Pending(number) => Failure::failed(format_args!(

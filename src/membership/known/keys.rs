@@ -94,7 +94,7 @@ impl Keys {
         }
         let at = if held.stands { 0 } else { all.len() };
         all.insert(at, held);
-        all.truncate(KEYS_MAX);
+        all.truncate(epochs::ACCEPTED_MAX);
         self.are_news = true;
     }
 
@@ -158,11 +158,8 @@ impl Keys {
                 let keys = self.known.get(&(listener.clone(), *number))?;
                 Some(keys.iter().filter_map(|held| Some((*number, held.key.clone()?))))
             });
-            (listener.to_string(), keys.flatten().take(KEYS_MAX).collect())
+            (listener.to_string(), keys.flatten().take(epochs::ACCEPTED_MAX).collect())
         };
         all.into_iter().map(newest).filter(|(_, keys): &(_, Vec<_>)| !keys.is_empty()).collect()
     }
 }
-
-/// Each request is tried under every key.
-const KEYS_MAX: usize = 8;
