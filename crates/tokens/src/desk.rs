@@ -342,6 +342,12 @@ impl Desk {
         self.book.lose_blocks();
     }
 
+    /// Another history of etcd is believed: it may be from before what stands under our lease.
+    pub fn meet_history(&mut self) {
+        self.miss_claims();
+        self.book.doubt_blocks();
+    }
+
     /// There is no lease, for now.
     pub const fn miss_lease(&mut self) {
         self.awaits_lease = false;

@@ -33,6 +33,8 @@ pub(crate) struct Tenant {
     /// Leases that are written for the next start.
     kept: Vec<i64>,
     was_told: bool,
+    /// When the history of etcd that is believed was seen first, where it is not the first one.
+    rewritten_at_ms: Option<u64>,
 }
 
 /// The other services that find what this one promises.
@@ -77,7 +79,14 @@ impl Role for Tenant {
         }
         let is_told = machine.truth().is_known();
         is_news |= is_told && !std::mem::replace(&mut self.was_told, true);
-        desk.set_mirror(is_told, machine.status().is_current);
+        let status = machine.status();
+        desk.set_mirror(is_told, status.is_current);
+        let rewritten_at_ms = status.rewritten_at_ms;
+        let was_at_ms = &mut self.rewritten_at_ms;
+        if status.is_current && std::mem::replace(was_at_ms, rewritten_at_ms) != rewritten_at_ms {
+            desk.meet_history();
+            self.shared.company.notify_one();
+        }
         if is_news {
             desk.meet(now);
             self.shared.company.notify_one();
@@ -115,7 +124,12 @@ pub(crate) fn join(shared: &Arc<Shared>, client: Client) -> Member<Tenant> {
         clock: Arc::clone(&shared.clock),
     };
     let state = plan.state(name, &Truth::default());
-    let role = Tenant { shared: Arc::clone(shared), kept: Vec::new(), was_told: false };
+    let role = Tenant {
+        shared: Arc::clone(shared),
+        kept: Vec::new(),
+        was_told: false,
+        rewritten_at_ms: None,
+    };
     // What stands under the leases of the last start is this one's.
     let former = shared.journal().map(|it| it.leases()).unwrap_or_default();
     let registration = plan.registration(Handed { former, ..Handed::default() });
