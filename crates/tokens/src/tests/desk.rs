@@ -38,7 +38,7 @@ fn a_token_names_the_backend_the_gateway_and_the_key_of_its_epoch() {
     let mut office = Office::open("t", &mut store);
     let wanted = WantedToken::parse(br#"{"client_id": 42, "user_data": "aGk="}"#).unwrap();
     let placed = office.ask(&mut store, &wanted.place, 1, NOW).unwrap();
-    let text = mint::token(&wanted, (&placed, 0), NOW.unix_s).unwrap();
+    let text = mint::token(&wanted, (&placed, 0), (NOW.unix_s, 30)).unwrap();
     let token = token_of(&text);
     assert_eq!(
         (token.protocol_id, token.addresses.to_string()),
