@@ -76,7 +76,7 @@ fn place(desk: &mut Desk, wanted: &WantedToken) -> bool {
 
 fn token(desk: &mut Desk, wanted: &WantedToken) -> String {
     let placed = ask(desk, wanted);
-    mint::token(wanted, (&placed, 0), NOW.unix_s).expect("random bytes")
+    mint::token(wanted, (&placed, 0), (NOW.unix_s, placed.expire_s)).expect("random bytes")
 }
 
 /// A service that knows a fleet, with slots that were leased already.

@@ -14,6 +14,7 @@ use super::schema::{DIR_BYTES_MAX, LEVELS, Table, example};
 use super::section::Section;
 use super::values::{self, Word, worded};
 use super::{Fleet, LoadError, LogFormat, Token};
+use ringgate_fleet::epochs::ACCEPTED_MAX;
 use ringgate_fleet::keyspace::Name;
 use ringgate_tokens::Scope;
 
@@ -73,7 +74,8 @@ declare! {
         state_dir: Option<PathBuf> =
             path(DIR_BYTES_MAX), optional: "/var/lib/ringgate-tokens", Restart;
         /// How often the keys of all listeners that have some are rotated, by whichever token
-        /// service is first: a new key is minted with for twice as long, if no rotation follows.
+        /// service is first: a new key is minted with for twice as long, if no rotation follows. At
+        /// least a seventh of max_expire, because gateways accept eight keys of a listener.
         /// Without it operators rotate (ringgate fleet keys rotate).
         rotate_every: Option<Duration> = duration("1m", "8760h"), optional: "168h", Restart;
         /// How long requests that are under way may take when the service is told to end.
@@ -204,6 +206,15 @@ fn read_tokens(mut section: Section<'_, '_>) -> Option<Tokens> {
     {
         let expected = format_args!("expire ({expire:?}) or more");
         section.expected("max_expire", format_args!("{max_expire:?}"), expected);
+    }
+    if let (Some(Some(every)), Some(max_expire)) = (found.rotate_every, found.max_expire) {
+        let least_s = max_expire.as_secs().div_ceil(ACCEPTED_MAX as u64 - 1);
+        if every.as_secs() < least_s {
+            let expected = format_args!(
+                "{least_s}s or more: gateways accept {ACCEPTED_MAX} keys, and tokens live for {max_expire:?}"
+            );
+            section.expected("rotate_every", format_args!("{every:?}"), expected);
+        }
     }
     section.finish();
     Tokens::whole(found)

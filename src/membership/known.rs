@@ -92,6 +92,8 @@ pub(super) struct Reading {
     deny_list_until_s: u64,
     unreadable: Unreadable,
     next_s: u64,
+    /// The moment for which it was asked last what is known.
+    known_s: u64,
     /// Another process's value stands at our own key.
     is_own_in_doubt: bool,
     /// Something has become otherwise with a backend.
@@ -125,6 +127,7 @@ impl Reading {
             deny_list_until_s: 0,
             unreadable: Unreadable::default(),
             next_s: u64::MAX,
+            known_s: 0,
             is_own_in_doubt: false,
             has_backends: false,
             has_bans: false,
@@ -215,6 +218,7 @@ impl Reading {
             Place::Key(listener, epoch) => {
                 // A gateway that has no listener with the fleet's keys has no key either, and one
                 // that is gone is accepted to its own end: tokens of it may be under way.
+                self.keys.fall((listener, *epoch));
                 let (Some(value), Some(fleet_key)) = (value, &self.fleet_key) else {
                     return Ok(());
                 };
@@ -334,15 +338,19 @@ impl Reading {
 
     /// What is known now.
     pub(super) fn known(&mut self, now_s: u64) -> Known {
-        if now_s >= self.deny_list_until_s {
-            self.bans.retain(|_, until| now_s < *until);
-            self.deny_list_until_s = self.bans.values().min().copied().unwrap_or(u64::MAX);
+        if now_s >= self.deny_list_until_s || now_s < self.known_s {
+            // Those that have ended stay known until they are gone: the clock may be ahead.
+            let hold = self.bans.iter().filter(|(_, until)| now_s < **until);
+            self.deny_list_until_s = hold.clone().map(|it| *it.1).min().unwrap_or(u64::MAX);
             let ends = |until: u64| Some(until).filter(|it| *it != u64::MAX);
             let rule = |until: u64| Rule { is_denied: true, until: ends(until) };
-            let rules = self.bans.iter().map(|(whom, until)| (*whom, rule(*until)));
+            let rules = hold.map(|(whom, until)| (*whom, rule(*until)));
             self.deny_list = Arc::new(DenyList::of_rules(rules));
         }
-        self.keys.forget_over(now_s);
+        self.known_s = now_s;
+        if let Some(fleet_key) = &self.fleet_key {
+            self.keys.forget_over(&self.keyspace, fleet_key, now_s);
+        }
         let ends = self.keys.ends().chain([self.deny_list_until_s]);
         self.next_s = ends.filter(|end| *end > now_s).min().unwrap_or(u64::MAX);
         Known {
@@ -359,9 +367,10 @@ impl Reading {
         }
     }
 
-    /// When what was known last becomes otherwise by itself, in seconds since 1970.
-    pub(super) const fn next_s(&self) -> u64 {
-        self.next_s
+    /// Whether what was known last is otherwise by now: something has ended, or the clock was ahead
+    /// then.
+    pub(super) const fn is_over(&self, now_s: u64) -> bool {
+        now_s >= self.next_s || now_s < self.known_s
     }
 }
 

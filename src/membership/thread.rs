@@ -518,7 +518,7 @@ impl Part {
             let Seat { state, role } = &mut *lock(&self.seat);
             state.status.now_ms = plan.now_ms();
             // Keys and bans end by themselves.
-            let is_over = role.reading.next_s() <= now_s;
+            let is_over = role.reading.is_over(now_s);
             if !std::mem::take(&mut role.has_news) && !is_over {
                 return;
             }

@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
 
+use ringgate_os::clock;
 use serde_json::Value;
 
 use crate::command::{Ending, Ran, ringgate, run};
@@ -148,7 +149,8 @@ fn players_are_denied_and_allowed_in_a_whole_fleet() {
 fn told(denied: Option<i64>, doubt: u64) -> String {
     let value = serde_json::json!({
         "v": 1, "instance": "i", "region": "eu", "host": "here", "version": "1", "listeners": [],
-        "capacity": 1, "sessions": 0, "draining": false, "started": 1, "written": 1,
+        "capacity": 1, "sessions": 0, "draining": false, "started": 1,
+        "written": clock::unix_seconds(),
         "denied": denied, "doubt": doubt,
     });
     value.to_string()
@@ -183,6 +185,15 @@ fn a_ban_is_waited_for_at_every_gateway_and_who_does_not_confirm_it_is_named() {
         etcd.fleet(&["denied"]).succeeded().starts_with("nobody"),
         "it was lifted all the same"
     );
+    // A gateway that holds another history back tells a revision of its own.
+    let mut other = json(&told(Some(i64::MAX), 3));
+    other["held"] = ["all"].into_iter().collect();
+    for name in ["late", "doubtful", "old"] {
+        etcd.put(&format!("/ringgate/test/truth/gateway/{name}"), &other.to_string());
+    }
+    let ran = etcd.fleet(&deny);
+    let why = "within 1 s: doubtful (holds news back under number 3), late (holds";
+    assert!(ran.code == Some(1) && ran.stderr.contains(why), "{}", ran.stderr);
     // Those that know are not waited for, and what was not denied is nothing to wait for.
     for name in ["late", "doubtful", "old"] {
         etcd.put(&format!("/ringgate/test/truth/gateway/{name}"), &told(Some(i64::MAX), 0));
@@ -227,6 +238,54 @@ fn a_rotation_names_who_has_not_confirmed_it_and_who_holds_it_back() {
                doubtful (holds news back under number 3), late\n";
     assert!(ran.stderr.contains(holds) && ran.stderr.ends_with(why), "{}", ran.stderr);
     assert!(ran.stdout.is_empty(), "{}", ran.stdout);
+
+    // Gateways that drain take in no keys, and nobody new is sent there.
+    for name in ["late", "doubtful"] {
+        let mut value = json(&told(None, 0));
+        value["listeners"] = [listener("eu"), listener("us")].into_iter().collect();
+        value["draining"] = true.into();
+        etcd.put(&format!("/ringgate/test/truth/gateway/{name}"), &value.to_string());
+    }
+    let said = rotate(&["eu", "--wait"]).succeeded();
+    assert!(said.starts_with("eu: key 3 is minted with now"), "{said}");
+
+    // What was rotated before one that waits is told.
+    let mut value = json(&told(None, 0));
+    value["listeners"] = [listener("us")].into_iter().collect();
+    etcd.put("/ringgate/test/truth/gateway/late", &value.to_string());
+    let ran = rotate(&[]);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(ran.stdout.starts_with("eu: key 4 is minted with once all"), "{}", ran.stdout);
+    assert!(ran.stderr.contains("us: key 2 waits for late"), "{}", ran.stderr);
+
+    // Gateways accept eight keys.
+    for number in 5..=8 {
+        let said = rotate(&["eu"]).succeeded();
+        assert!(said.starts_with(&format!("eu: key {number} ")), "{said}");
+    }
+    let ran = rotate(&["eu"]);
+    assert_eq!(ran.code, Some(1), "{}", ran.stdout);
+    assert!(ran.stderr.contains("eu: gateways accept 8 keys, and tokens of"), "{}", ran.stderr);
+}
+
+#[test]
+fn no_key_is_made_by_a_clock_that_is_ahead_of_the_whole_fleet() {
+    let Some(etcd) = Etcd::start() else { return };
+    run(ringgate(["keygen".as_ref(), "--out".as_ref(), etcd.folder.join("key").as_os_str()]))
+        .succeeded();
+    let key = etcd.folder.join("key");
+    let key = key.to_str().expect("our own path");
+    etcd.fleet(&["init", "eu", "--key", key]).succeeded();
+    let mut value = json(&told(None, 0));
+    value["written"] = (clock::unix_seconds() - 3600).into();
+    etcd.put("/ringgate/test/truth/gateway/g", &value.to_string());
+    for words in [["init", "us", "--key", key], ["keys", "rotate", "--key", key]] {
+        let ran = etcd.fleet(&words);
+        let why = "this host's clock is ahead of every gateway, token service and agent";
+        assert!(ran.code == Some(1) && ran.stderr.contains(why), "{}", ran.stderr);
+    }
+    etcd.put("/ringgate/test/truth/gateway/g", &told(None, 0));
+    etcd.fleet(&["keys", "rotate", "--key", key]).succeeded();
 }
 
 #[test]
@@ -316,6 +375,11 @@ fn the_file_of_a_token_service_is_checked_like_any_other() {
             "bind =",
             "max_expire = \"1s\"\nbind =",
             "tokens.max_expire: found 1s, expected expire (30s) or more",
+        ),
+        (
+            "bind =",
+            "max_expire = \"1h\"\nrotate_every = \"514s\"\nbind =",
+            "tokens.rotate_every: found 514s, expected 515s or more: gateways accept 8 keys",
         ),
         (
             "bind =",

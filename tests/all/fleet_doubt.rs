@@ -204,6 +204,9 @@ fn an_etcd_that_went_back_drains_and_bans_nobody() {
         let said = operator.does(&["deny", "--client", "2"]).succeeded();
         who.iter().all(|name| said.contains(&format!("{name} holds back"))).then_some(())
     });
+    // The gateway's revision is larger, and of the history before.
+    let late = operator.does(&["deny", "--client", "4", "--wait=1s"]);
+    assert!(late.code == Some(1) && late.stderr.contains("gate-1 (holds"), "{}", late.stderr);
     let said = operator.does(&["keys", "rotate", "eu", "--wait"]);
     assert_eq!(said.code, Some(0), "{}", said.stderr);
     assert!(said.stdout.contains("tokens-1 holds back"), "{}", said.stdout);

@@ -34,7 +34,29 @@ impl Clocks for Clock {
     }
 }
 
+/// Whether this moment is later than anybody else's clock can say: they have `written` last then,
+/// and nobody decides for others by such a clock. Not known where there is nobody.
+pub fn is_ahead(now_s: u64, written: impl Iterator<Item = u64>) -> bool {
+    written.max().is_some_and(|last_s| now_s > last_s.saturating_add(AHEAD_S_MAX))
+}
+
+/// Each of them writes once a minute at least.
+const AHEAD_S_MAX: u64 = 120;
+
 /// The host's, from now on.
 pub fn of_host() -> Arc<dyn Clocks> {
     Arc::new(Clock::start())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_ahead;
+
+    #[test]
+    fn a_clock_is_ahead_of_the_last_who_has_written() {
+        assert!(!is_ahead(u64::MAX, [].into_iter()));
+        assert!(!is_ahead(1120, [7, 1000].into_iter()));
+        assert!(is_ahead(1121, [7, 1000].into_iter()));
+        assert!(!is_ahead(1121, [7, u64::MAX].into_iter()));
+    }
 }

@@ -68,9 +68,9 @@ pub fn accepted(now_s: u64, epochs: &[Epoch]) -> Vec<u32> {
 
 /// The epoch to mint with: the newest whose time it is and that every gateway has confirmed.
 ///
-/// `confirmed` holds a list for each registered gateway that has this listener. A gateway that has
-/// confirmed nothing accepts no token at all: it is not ready, nobody may be sent there, and it is
-/// left out, so that it does not stop the others.
+/// `confirmed` holds a list for each registered gateway that has this listener and does not drain.
+/// A gateway that has confirmed nothing accepts no token at all: it is not ready, nobody may be
+/// sent there, and it is left out, so that it does not stop the others.
 pub fn mint(now_s: u64, epochs: &[Epoch], confirmed: &[&[u32]]) -> Option<u32> {
     let is_confirmed = |number| {
         let mut ready = confirmed.iter().filter(|list| !list.is_empty());
@@ -91,6 +91,22 @@ pub const fn role(now_s: u64, epoch: &Epoch, minted: Option<u32>) -> Role {
         None if now_s < epoch.validity.mint_until => Role::Next,
         Some(_) | None => Role::Previous,
     }
+}
+
+/// Of each listener a gateway accepts the newest, so many: each request is tried under every one.
+pub const ACCEPTED_MAX: usize = 8;
+
+/// Until when a next key would have gateways refuse tokens that are under way, because one falls
+/// out of the newest that they accept. It was minted with until the key after it was there.
+pub fn crowded_until(now_s: u64, epochs: &[Epoch]) -> Option<u64> {
+    let mut newest: Vec<_> =
+        epochs.iter().filter(|it| now_s < it.validity.accept_until).copied().collect();
+    newest.sort_unstable_by_key(|it| std::cmp::Reverse(it.number));
+    let [after, falls, ..] = newest.get(ACCEPTED_MAX - 2..)? else { return None };
+    let Validity { mint_until, accept_until, .. } = falls.validity;
+    let token_s = accept_until.saturating_sub(mint_until);
+    let until_s = after.validity.from.saturating_add(token_s).min(accept_until);
+    (now_s < until_s).then_some(until_s)
 }
 
 /// Why there is no next key.
@@ -142,9 +158,11 @@ pub fn next_by_itself(
     is_due.then(|| next(now_s, epochs, minted, policy).ok()).flatten()
 }
 
-/// The epochs that may be deleted.
-pub fn over(now_s: u64, epochs: &[Epoch]) -> Vec<u32> {
-    epochs.iter().filter(|it| now_s >= it.validity.accept_until).map(|it| it.number).collect()
+/// The epochs that may be deleted: no gateway confirms them any more. One that does goes by another
+/// clock than ours.
+pub fn over(now_s: u64, epochs: &[Epoch], confirmed: &[&[u32]]) -> Vec<u32> {
+    let over = epochs.iter().filter(|it| now_s >= it.validity.accept_until).map(|it| it.number);
+    over.filter(|it| !confirmed.iter().any(|list| list.contains(it))).collect()
 }
 
 #[cfg(test)]
@@ -200,7 +218,9 @@ mod tests {
         assert!(accepted(last_minted + POLICY.token_s, &epochs).contains(&1));
         assert_eq!(role(503, &epochs[0], Some(2)), Role::Previous);
         assert_eq!(role(503, &epochs[1], Some(2)), Role::Current);
-        assert_eq!(over(1100, &epochs), [1]);
+        let lists: Vec<_> = gateways.iter().map(Vec::as_slice).collect();
+        assert!(over(1100, &epochs, &lists).is_empty(), "gateways accept it, by their clocks");
+        assert_eq!(over(1100, &epochs, &[&[2]]), [1]);
         assert_eq!(accepted(1100, &epochs), [2]);
     }
 
@@ -229,6 +249,21 @@ mod tests {
         assert_eq!(role(9, &epochs[0], None), Role::Next);
         assert_eq!(role(25, &epochs[0], None), Role::Previous);
         assert_eq!(role(30, &epochs[0], None), Role::Over);
+    }
+
+    #[test]
+    fn no_key_falls_out_of_the_newest_while_tokens_of_it_are_under_way() {
+        let mut epochs = Vec::new();
+        for at in 0..ACCEPTED_MAX as u64 {
+            assert_eq!(crowded_until(at, &epochs), None, "at key {at}");
+            epochs.push(next(at, &epochs, epochs.last().map(|it| it.number), POLICY).unwrap());
+        }
+        // The second was made at 1, and a token of the first lives for 100 s.
+        assert_eq!(crowded_until(8, &epochs), Some(101));
+        assert_eq!(crowded_until(101, &epochs), None);
+        // What is over stands in nobody's way.
+        epochs[0].validity.accept_until = 8;
+        assert_eq!(crowded_until(8, &epochs), None);
     }
 
     #[test]

@@ -401,8 +401,14 @@ impl Book {
 
     /// The lease of all blocks has ended: nothing is held any more, and promises still are.
     pub fn lose_blocks(&mut self) {
+        self.doubt_blocks();
+        self.held.values_mut().for_each(|held| held.written = 0);
+    }
+
+    /// What stands in etcd may be less than what is held: nothing is but what is promised.
+    pub fn doubt_blocks(&mut self) {
         for held in self.held.values_mut() {
-            (held.granted, held.written, held.decided_at) = (held.pending(), 0, 0);
+            (held.granted, held.decided_at) = (held.pending(), 0);
             held.over.clear();
             held.pending.iter_mut().for_each(|it| it.claim = None);
         }

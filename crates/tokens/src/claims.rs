@@ -61,8 +61,9 @@ impl Claiming {
         Self { owner, looks_only, wanted, standing: Vec::new() }
     }
 
-    /// The next transaction, under this lease; `None` where nothing is left to do. Only who is
-    /// `registered`, at this key under this lease, is known to others.
+    /// The next transaction, under this lease; `None` where nothing is left to do. Without a lease
+    /// (0) nothing is written: it would stand for ever. Only who is `registered`, at this key under
+    /// this lease, is known to others.
     pub fn txn(
         &self,
         lease: i64,
@@ -75,6 +76,9 @@ impl Claiming {
         let read = next.iter().map(|it| Op::Range(Range::one(it.key.clone()))).collect();
         if self.looks_only {
             return Ok(Some(Txn { then: read, ..Txn::default() }));
+        }
+        if lease == 0 {
+            return Err(Refused::Impossible("a claim without a lease"));
         }
         let mut txn = Txn { or_else: read, ..Txn::default() };
         txn.when.extend(registered.map(|(key, lease)| Compare::Lease(key, lease)));

@@ -33,6 +33,13 @@ pub struct Rules {
     pub serves_away: bool,
 }
 
+impl Rules {
+    /// How long a token lives of which its caller says this.
+    pub fn expire_s(&self, wanted: Option<u64>) -> u64 {
+        wanted.unwrap_or(self.expire_default_s)
+    }
+}
+
 /// Everything that is decided in one place.
 #[derive(Debug)]
 pub struct Desk {
@@ -107,7 +114,7 @@ pub enum Placing {
 pub struct Placed {
     /// Where.
     pub chosen: Chosen,
-    /// How long the players may take to come.
+    /// How long the last of the players may take to come.
     pub expire_s: u64,
     /// The key for tokens, and its epoch; `None` where tokens are not spoken of.
     pub key: Option<(u32, SharedKey)>,
@@ -342,6 +349,12 @@ impl Desk {
         self.book.lose_blocks();
     }
 
+    /// Another history of etcd is believed: it may be from before what stands under our lease.
+    pub fn meet_history(&mut self) {
+        self.miss_claims();
+        self.book.doubt_blocks();
+    }
+
     /// There is no lease, for now.
     pub const fn miss_lease(&mut self) {
         self.awaits_lease = false;
@@ -414,7 +427,7 @@ impl Desk {
         if !self.knows_enough(now) {
             return Err(Refusal::NotKnownYet);
         }
-        let expire_s = request.expire_s.unwrap_or(self.rules.expire_default_s);
+        let expire_s = self.rules.expire_s(request.expire_s);
         if expire_s > self.rules.expire_max_s {
             return Err(Refusal::ExpireTooLong);
         }

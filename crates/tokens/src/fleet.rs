@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ringgate_core::secret::Key;
+use ringgate_fleet::clocks;
 use ringgate_fleet::epochs::{self, Epoch};
 use ringgate_fleet::etcd::kv::{Range, key_after};
 use ringgate_fleet::etcd::txn::{Delete, Put, Txn};
@@ -32,6 +33,8 @@ pub(crate) struct Tenant {
     /// Leases that are written for the next start.
     kept: Vec<i64>,
     was_told: bool,
+    /// When the history of etcd that is believed was seen first, where it is not the first one.
+    rewritten_at_ms: Option<u64>,
 }
 
 /// The other services that find what this one promises.
@@ -76,7 +79,14 @@ impl Role for Tenant {
         }
         let is_told = machine.truth().is_known();
         is_news |= is_told && !std::mem::replace(&mut self.was_told, true);
-        desk.set_mirror(is_told, machine.status().is_current);
+        let status = machine.status();
+        desk.set_mirror(is_told, status.is_current);
+        let rewritten_at_ms = status.rewritten_at_ms;
+        let was_at_ms = &mut self.rewritten_at_ms;
+        if status.is_current && std::mem::replace(was_at_ms, rewritten_at_ms) != rewritten_at_ms {
+            desk.meet_history();
+            self.shared.company.notify_one();
+        }
         if is_news {
             desk.meet(now);
             self.shared.company.notify_one();
@@ -114,7 +124,12 @@ pub(crate) fn join(shared: &Arc<Shared>, client: Client) -> Member<Tenant> {
         clock: Arc::clone(&shared.clock),
     };
     let state = plan.state(name, &Truth::default());
-    let role = Tenant { shared: Arc::clone(shared), kept: Vec::new(), was_told: false };
+    let role = Tenant {
+        shared: Arc::clone(shared),
+        kept: Vec::new(),
+        was_told: false,
+        rewritten_at_ms: None,
+    };
     // What stands under the leases of the last start is this one's.
     let former = shared.journal().map(|it| it.leases()).unwrap_or_default();
     let registration = plan.registration(Handed { former, ..Handed::default() });
@@ -328,6 +343,7 @@ fn lose_lease(shared: &Shared) {
 /// one makes each: whoever creates its place first.
 pub(crate) async fn rotate(shared: Arc<Shared>, client: Client) {
     let Some(rotation) = shared.options.rotation else { return };
+    let mut was_ahead = false;
     loop {
         tokio::time::sleep(TIDY_EVERY).await;
         let (standing, now_s) = (shared.standing(), shared.now().unix_s);
@@ -336,18 +352,39 @@ pub(crate) async fn rotate(shared: Arc<Shared>, client: Client) {
             continue;
         }
         let mut keys = BTreeMap::<Name, Vec<Epoch>>::new();
-        for (listener, epoch) in shared.desk().known().epochs() {
-            keys.entry(listener.clone()).or_default().push(epoch);
+        let is_ahead = {
+            let desk = shared.desk();
+            for (listener, epoch) in desk.known().epochs() {
+                keys.entry(listener.clone()).or_default().push(epoch);
+            }
+            clocks::is_ahead(now_s, desk.known().written_beside(desk.service()))
+        };
+        if is_ahead && !was_ahead {
+            tracing::warn!(
+                event = "clock_ahead",
+                "the clock is ahead of all others in the fleet: no key is made or taken away by it"
+            );
+        }
+        was_ahead = is_ahead;
+        if is_ahead {
+            continue;
         }
         for (listener, epochs) in keys {
-            let minted = shared.desk().known().minted_with(&listener, now_s);
+            let (minted, over) = {
+                let desk = shared.desk();
+                let known = desk.known();
+                (known.minted_with(&listener, now_s), known.over(&listener, &epochs, now_s))
+            };
             let next = epochs::next_by_itself(now_s, &epochs, minted, rotation);
             let made = match next {
                 Some(next) => make_key(&shared, &client, &listener, next).await,
                 None => Ok(()),
             };
-            let over = epochs::over(now_s, &epochs);
-            if let Err(why) = made.and(forget(&shared, &client, &listener, &over).await) {
+            let done = match made {
+                Ok(()) => forget(&shared, &client, &listener, &over).await,
+                Err(why) => Err(why),
+            };
+            if let Err(why) = done {
                 tracing::warn!(event = "key_not_rotated", %listener, "no key of {listener} is made: {why}");
             }
         }
@@ -535,11 +572,15 @@ async fn attempt(
 /// Nothing may be promised any more. Whether all of it is there.
 pub(crate) async fn close(shared: &Shared, client: &Client) -> bool {
     let lease = shared.lease.load(Ordering::Relaxed);
+    if lease == 0 {
+        // What stood has gone with its lease, and without one it would stand for ever.
+        return shared.desk().book().last_until_s() == 0;
+    }
     let closed = shared.desk().book_mut().close(shared.now());
     let (keyspace, owner) = (&shared.options.keyspace, &shared.owner);
     // Whoever comes next finds at which servers these clients are expected.
     let covering = shared.desk().cover(true, shared.now());
-    if let (Some(covering), true) = (covering, lease != 0) {
+    if let Some(covering) = covering {
         let _ = write_claims(shared, client, covering).await;
     }
     let mut is_left = true;

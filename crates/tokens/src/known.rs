@@ -42,7 +42,8 @@ pub struct KnownFleet {
 #[derive(Debug)]
 struct Opened {
     epoch: Epoch,
-    /// Wiped once no gateway accepts it any more.
+    sealed: ListenerKey,
+    /// Wiped while no gateway accepts it any more.
     key: Option<SharedKey>,
 }
 
@@ -150,7 +151,7 @@ impl KnownFleet {
         let open = |stored: ListenerKey| {
             let key = self.fleet_key.open(place, &stored).map_err(|why| why.to_string())?;
             let epoch = Epoch { number, validity: stored.validity };
-            Ok::<_, String>(Opened { epoch, key: Some(key) })
+            Ok::<_, String>(Opened { epoch, sealed: stored, key: Some(key) })
         };
         let opened = stored.map(open).transpose()?;
         self.set_key(listener, number, opened);
@@ -279,7 +280,7 @@ impl KnownFleet {
         let number = match self.minted.get(listener) {
             Some((found_s, number)) if *found_s == now_s => *number,
             _ => {
-                self.forget_over(now_s);
+                self.wipe_over(now_s);
                 let number = self.find_epoch(listener, now_s);
                 self.minted.insert(listener.clone(), (now_s, number));
                 number
@@ -289,10 +290,17 @@ impl KnownFleet {
         Some((opened.epoch.number, opened.epoch.validity.accept_until, opened.key.clone()?))
     }
 
-    fn forget_over(&mut self, now_s: u64) {
-        let all = self.keys.values_mut().flat_map(BTreeMap::values_mut);
-        for opened in all.filter(|it| now_s >= it.epoch.validity.accept_until) {
-            opened.key = None;
+    /// Wipes keys that are over, and opens those again that are not: the clock was ahead.
+    fn wipe_over(&mut self, now_s: u64) {
+        for (listener, keys) in &mut self.keys {
+            for (number, opened) in keys {
+                if now_s >= opened.epoch.validity.accept_until {
+                    opened.key = None;
+                } else if opened.key.is_none() {
+                    let place = self.keyspace.key(&Place::Key(listener.clone(), *number));
+                    opened.key = self.fleet_key.open(&place, &opened.sealed).ok();
+                }
+            }
         }
     }
 
@@ -302,9 +310,11 @@ impl KnownFleet {
         epochs::mint(now_s, &epochs, &confirmed)
     }
 
-    /// The epochs that each gateway with this listener accepts.
+    /// The epochs that each gateway with this listener accepts. One that drains takes in no keys,
+    /// and nobody new is sent there.
     fn confirmations<'a>(&'a self, listener: &'a Name) -> impl Iterator<Item = &'a [u32]> {
-        let listeners = self.gateways.values().flat_map(|it| &it.listeners);
+        let gateways = self.gateways.values().filter(|it| !it.draining);
+        let listeners = gateways.flat_map(|it| &it.listeners);
         let own = move |it: &&Listener| it.name == listener.as_str() && it.protocol == NETCODE;
         listeners.filter(own).map(|it| it.epochs.as_slice())
     }
@@ -312,6 +322,19 @@ impl KnownFleet {
     /// The epoch of a listener that tokens are made with now.
     pub fn minted_with(&self, listener: &Name, now_s: u64) -> Option<u32> {
         self.find_epoch(listener, now_s)
+    }
+
+    /// Of these epochs of a listener those that may be deleted.
+    pub fn over(&self, listener: &Name, epochs: &[Epoch], now_s: u64) -> Vec<u32> {
+        epochs::over(now_s, epochs, &self.confirmations(listener).collect::<Vec<_>>())
+    }
+
+    /// When others than this service have written last, by their clocks.
+    pub fn written_beside(&self, own: &Name) -> impl Iterator<Item = u64> {
+        let services = self.services.iter().filter(move |(name, _)| *name != own);
+        let services = services.filter_map(|(_, it)| Some(it.as_ref()?.written));
+        let gateways = self.gateways.values().map(|it| it.written);
+        gateways.chain(self.agents.values().map(|it| it.written)).chain(services)
     }
 
     /// How many gateways accept an epoch of a listener.

@@ -13,11 +13,11 @@ use crate::refusal::Refusal;
 use crate::wanted::{WantedToken, user_data};
 
 /// The answer to a request for a token, as JSON: the one with this index of those that were placed
-/// together. Names and addresses need no escapes.
+/// together, which lives for so long. Names and addresses need no escapes.
 pub fn token(
     wanted: &WantedToken,
     (placed, index): (&Placed, usize),
-    now_s: u64,
+    (now_s, expire_s): (u64, u64),
 ) -> Result<String, Refusal> {
     let chosen = &placed.chosen;
     let (epoch, key) = placed.key.as_ref().ok_or(Refusal::NoKey)?;
@@ -27,7 +27,7 @@ pub fn token(
     let servers = ServerAddresses::new(&addresses).map_err(|_| Refusal::NoGateway)?;
     let tag = placed.tags.get(index).copied();
     let spec = TokenSpec {
-        lifetime_seconds: Some(placed.expire_s),
+        lifetime_seconds: Some(expire_s),
         timeout_seconds: wanted.timeout_s,
         user_data: user_data(chosen.backend.as_str(), &wanted.user_data, tag),
         ..TokenSpec::new(protocol_id, wanted.client_id, servers)

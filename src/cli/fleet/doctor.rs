@@ -22,7 +22,7 @@ use ringgate_report::text::Append as _;
 use super::super::Failure;
 use super::super::doctor::{Finding, conclude};
 use super::keys::rows;
-use super::survey::{Holder, Survey};
+use super::survey::{Holder, Survey, of_agent, of_service};
 use super::target::{Fleet, Target, runtime};
 use crate::config::values;
 
@@ -182,26 +182,10 @@ fn doubts(survey: &Survey) -> impl Iterator<Item = Finding> {
     })
 }
 
-/// Whoever writes again and again while it lives, and when it has last, by its own clock.
-fn writers(survey: &Survey) -> BTreeMap<String, u64> {
-    let gateways = survey.gateways.iter().map(|(name, it)| (name.to_string(), it.written));
-    let services = survey.services.iter().map(|(name, it)| (of_service(name), it.written));
-    let agents = survey.agents.iter().map(|(name, it)| (of_agent(name), it.written));
-    gateways.chain(services).chain(agents).collect()
-}
-
-fn of_service(name: &Name) -> String {
-    format!("token service {name}")
-}
-
-fn of_agent(name: &Name) -> String {
-    format!("agent {name}")
-}
-
 /// Those of them whose lease lives, and that write nothing.
 fn stale(survey: &Survey, now_s: u64) -> impl Iterator<Item = Finding> {
     let age_s = move |written: u64| now_s.saturating_sub(written);
-    let silent = writers(survey).into_iter().filter(move |(_, it)| age_s(*it) > SILENT_MAX_S);
+    let silent = survey.writers().into_iter().filter(move |(_, it)| age_s(*it) > SILENT_MAX_S);
     silent.map(move |(name, written)| {
         let found = format!("has written nothing for {} s, and its lease lives", age_s(written));
         Finding::ok(name, found).bites(
@@ -377,7 +361,7 @@ type Clocks = BTreeMap<String, (i64, i64)>;
 
 /// Sees them write. What comes within the time that the news takes was written just now.
 async fn watch(client: &Client, fleet: &Fleet, survey: &Survey, lasts: Duration) -> Clocks {
-    let (mut clocks, count) = (Clocks::new(), writers(survey).len());
+    let (mut clocks, count) = (Clocks::new(), survey.writers().len());
     if count == 0 {
         return clocks;
     }
@@ -416,7 +400,7 @@ fn writing(fleet: &Fleet, key: &[u8], value: &[u8]) -> Option<(String, u64)> {
 /// What has not been seen being written can still be known to be in the future.
 fn clock_finding(survey: &Survey, clocks: &Clocks, watched: Duration) -> Finding {
     let now_s = clock::unix_seconds() as i64;
-    let writers = writers(survey);
+    let writers = survey.writers();
     let is_ahead = |it: &(&String, &u64)| *it.1 as i64 - now_s > SKEW_MAX_S;
     if let Some((name, written)) = writers.iter().find(is_ahead) {
         let found = format!("{name} writes that it is {}", utc::date(*written));

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use ringgate_fleet::clocks;
 use ringgate_fleet::epochs::{self, Epoch, NoNext, Policy, Role};
 use ringgate_fleet::etcd::Client;
 use ringgate_fleet::etcd::txn::{Delete, Put, Txn};
@@ -109,7 +110,7 @@ pub(super) fn init(args: &InitArgs) -> Result<(), Failure> {
 pub(super) fn rotate(args: &RotateArgs) -> Result<(), Failure> {
     let fleet = args.target.find()?;
     let policy = args.policy.policy();
-    let (made, is_through, holders) = fleet.ask(async |client| {
+    let (made, waited) = fleet.ask(async |client| {
         let survey = Survey::take(client, &fleet.keyspace).await?;
         let all: Vec<_> = survey.keys.keys().cloned().collect();
         if all.is_empty() {
@@ -126,18 +127,39 @@ pub(super) fn rotate(args: &RotateArgs) -> Result<(), Failure> {
         let listeners = if args.listeners.is_empty() { all } else { args.listeners.clone() };
         let mut made = Vec::new();
         for listener in listeners {
-            let next = make_next(&fleet, client, &survey, &listener, policy).await?;
-            let over = delete_over(&fleet, client, &survey, &listener).await?;
-            made.push((listener, next, over));
+            match rotate_one(&fleet, client, &survey, listener, policy).await {
+                Ok(one) => made.push(one),
+                Err(why) => return Ok((made, Err(why))),
+            }
         }
-        let (is_through, holders) = wait_for(&fleet, client, args.wait, &made).await?;
-        Ok((made, is_through, holders))
+        let waited = wait_for(&fleet, client, args.wait, &made).await?;
+        Ok((made, Ok(waited)))
     })?;
+    // Those that were rotated before one that was not are told as well.
+    let (is_through, holders, done) = match waited {
+        Ok((is_through, holders)) => (is_through, holders, Ok(())),
+        Err(why) if made.is_empty() => return Err(why),
+        Err(why) => (false, String::new(), Err(why)),
+    };
     if args.json {
         eprint!("{holders}");
-        return print(&json_made(&made));
+        print(&json_made(&made))?;
+    } else {
+        print(&(text_made(&made, is_through) + &holders))?;
     }
-    print(&(text_made(&made, is_through) + &holders))
+    done
+}
+
+async fn rotate_one(
+    fleet: &Fleet,
+    client: &Client,
+    survey: &Survey,
+    listener: Name,
+    policy: Policy,
+) -> Result<Made, Failure> {
+    let next = make_next(fleet, client, survey, &listener, policy).await?;
+    let over = delete_over(fleet, client, survey, &listener).await?;
+    Ok((listener, next, over))
 }
 
 /// What a rotation made, and which epochs it has deleted.
@@ -152,7 +174,19 @@ async fn make_next(
     policy: Policy,
 ) -> Result<Epoch, Failure> {
     let now_s = clock::unix_seconds();
+    if clocks::is_ahead(now_s, survey.writers().into_values()) {
+        return Err(Failure::failed(format_args!(
+            "{listener}: this host's clock is ahead of every gateway, token service and agent: by it no key is made"
+        )));
+    }
     let keys = survey.keys.get(listener).map_or(&[][..], Vec::as_slice);
+    if let Some(until_s) = epochs::crowded_until(now_s, keys) {
+        return Err(Failure::failed(format_args!(
+            "{listener}: gateways accept {} keys, and tokens of the oldest of them may live until {}: no other one is made before",
+            epochs::ACCEPTED_MAX,
+            utc::date(until_s)
+        )));
+    }
     let minted = survey.minted(listener, now_s);
     let next = epochs::next(now_s, keys, minted, policy).map_err(|why| match why {
         NoNext::Pending(number) => Failure::failed(format_args!(
@@ -191,7 +225,9 @@ async fn delete_over(
     listener: &Name,
 ) -> Result<Vec<u32>, Failure> {
     let keys = survey.keys.get(listener).map_or(&[][..], Vec::as_slice);
-    let over = epochs::over(clock::unix_seconds(), keys);
+    let confirmed = survey.confirmed(listener.as_str());
+    let lists: Vec<_> = confirmed.iter().map(|(_, list)| *list).collect();
+    let over = epochs::over(clock::unix_seconds(), keys, &lists);
     for number in &over {
         let key = fleet.keyspace.key(&Place::Key(listener.clone(), *number));
         client.delete(&Delete { key, ..Delete::default() }).await.map_err(|why| away(&why))?;

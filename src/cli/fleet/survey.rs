@@ -143,6 +143,14 @@ impl Survey {
         read(value).map(|ban| self.bans.push((whom, ban)))
     }
 
+    /// Whoever writes again and again while it lives, and when it has last, by its own clock.
+    pub(super) fn writers(&self) -> BTreeMap<String, u64> {
+        let gateways = self.gateways.iter().map(|(name, it)| (name.to_string(), it.written));
+        let services = self.services.iter().map(|(name, it)| (of_service(name), it.written));
+        let agents = self.agents.iter().map(|(name, it)| (of_agent(name), it.written));
+        gateways.chain(services).chain(agents).collect()
+    }
+
     /// Who holds news back, under which number, and what.
     pub(super) fn holders(&self) -> Vec<Holder> {
         let holder = |name: String, doubt: u64, held: &[String]| {
@@ -152,10 +160,9 @@ impl Survey {
         let gateways =
             self.gateways.iter().map(|(name, it)| holder(name.to_string(), it.doubt, &it.held));
         let services = self.services.iter();
-        let services =
-            services.map(|(name, it)| holder(format!("token service {name}"), it.doubt, &it.held));
+        let services = services.map(|(name, it)| holder(of_service(name), it.doubt, &it.held));
         let agents = self.agents.iter();
-        let agents = agents.map(|(name, it)| holder(format!("agent {name}"), it.doubt, &it.held));
+        let agents = agents.map(|(name, it)| holder(of_agent(name), it.doubt, &it.held));
         gateways.chain(services).chain(agents).flatten().collect()
     }
 
@@ -165,13 +172,14 @@ impl Survey {
         self.holders().into_iter().map(line).collect()
     }
 
-    /// The epochs that gateways with this listener have confirmed, each with its name.
+    /// The epochs that gateways with this listener have confirmed, each with its name. One that
+    /// drains takes in no keys, and nobody new is sent there.
     pub(super) fn confirmed<'a>(&'a self, listener: &str) -> Vec<(&'a Name, &'a [u32])> {
         let of = |(name, gateway): (&'a Name, &'a Gateway)| {
             let found = gateway.listeners.iter().find(|it| it.name == listener);
             found.filter(|it| it.protocol == "netcode").map(|it| (name, it.epochs.as_slice()))
         };
-        self.gateways.iter().filter_map(of).collect()
+        self.gateways.iter().filter(|(_, it)| !it.draining).filter_map(of).collect()
     }
 
     /// The epoch that tokens of this listener are minted with.
@@ -200,6 +208,14 @@ impl Survey {
         }
         groups
     }
+}
+
+pub(super) fn of_service(name: &Name) -> String {
+    format!("token service {name}")
+}
+
+pub(super) fn of_agent(name: &Name) -> String {
+    format!("agent {name}")
 }
 
 fn keep<K: Ord, T: Stored>(

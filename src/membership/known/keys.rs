@@ -1,5 +1,6 @@
 //! The keys of listeners that are known: what stands in etcd, and what has stood there or was known
-//! to the process before and is not over. None of them goes before its own sealed end.
+//! to the process before and is not over. None of them goes before its own sealed end. What stands
+//! in etcd stays sealed beyond that, because the wall clock may have been ahead.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +8,7 @@ use ringgate_core::secret::SharedKey;
 use ringgate_fleet::copy::StateFile;
 use ringgate_fleet::epochs::{self, Epoch};
 use ringgate_fleet::keyspace::{Keyspace, Name, Place};
-use ringgate_fleet::seal::FleetKey;
+use ringgate_fleet::seal::{FleetKey, NotOurs};
 use ringgate_fleet::values::{ListenerKey, Stored};
 
 use super::super::kept::{self, Refused, Stood};
@@ -27,10 +28,29 @@ pub(super) struct Keys {
 struct Held {
     /// What it was opened from.
     sealed: ListenerKey,
-    key: SharedKey,
+    /// Wiped while it is over.
+    key: Option<SharedKey>,
+    stands: bool,
+}
+
+impl Held {
+    fn open(fleet_key: &FleetKey, place: &[u8], sealed: ListenerKey) -> Result<Self, NotOurs> {
+        let key = Some(fleet_key.open(place, &sealed)?);
+        Ok(Self { sealed, key, stands: false })
+    }
+
+    const fn is_over(&self, now_s: u64) -> bool {
+        now_s >= self.sealed.validity.accept_until
+    }
 }
 
 impl Keys {
+    /// What stood in etcd does not any more.
+    pub(super) fn fall(&mut self, (listener, epoch): (&Name, u32)) {
+        let keys = self.known.get_mut(&(listener.clone(), epoch));
+        keys.into_iter().flatten().for_each(|held| held.stands = false);
+    }
+
     /// This stands in etcd.
     pub(super) fn learn(
         &mut self,
@@ -40,8 +60,8 @@ impl Keys {
         value: &[u8],
     ) -> Result<(), String> {
         let sealed = ListenerKey::decode(value).map_err(|why| why.to_string())?;
-        let key = fleet_key.open(place, &sealed).map_err(|why| why.to_string())?;
-        self.hold(listener.clone(), epoch, Held { sealed, key }, true);
+        let held = Held::open(fleet_key, place, sealed).map_err(|why| why.to_string())?;
+        self.hold(listener.clone(), epoch, Held { stands: true, ..held });
         Ok(())
     }
 
@@ -54,8 +74,8 @@ impl Keys {
                 refused.add(kept::Refusal::Malformed);
                 continue;
             };
-            match fleet_key.open(&place, &sealed) {
-                Ok(key) => self.hold(listener, epoch, Held { sealed, key }, false),
+            match Held::open(fleet_key, &place, sealed) {
+                Ok(held) => self.hold(listener, epoch, held),
                 Err(_) => refused.add(kept::Refusal::NotOurs),
             }
         }
@@ -64,17 +84,17 @@ impl Keys {
     }
 
     /// A key is known, which is what stands there now or was known before that.
-    fn hold(&mut self, listener: Name, epoch: u32, mut held: Held, stands: bool) {
+    fn hold(&mut self, listener: Name, epoch: u32, mut held: Held) {
         let all = self.known.entry((listener, epoch)).or_default();
         match all.iter().position(|known| known.key == held.key) {
-            Some(_) if !stands => return,
+            Some(_) if !held.stands => return,
             // It has one place in memory, and others know it by that.
             Some(at) => held.key = all.remove(at).key,
             None => {}
         }
-        let at = if stands { 0 } else { all.len() };
+        let at = if held.stands { 0 } else { all.len() };
         all.insert(at, held);
-        all.truncate(KEYS_MAX);
+        all.truncate(epochs::ACCEPTED_MAX);
         self.are_news = true;
     }
 
@@ -99,13 +119,22 @@ impl Keys {
         self.refused
     }
 
-    /// Forgets those that are over.
-    pub(super) fn forget_over(&mut self, now_s: u64) {
+    /// Forgets those that are over, and wipes what stands in etcd still: that opens again where the
+    /// clock was ahead.
+    pub(super) fn forget_over(&mut self, keyspace: &Keyspace, fleet_key: &FleetKey, now_s: u64) {
         let Self { known, are_news, .. } = self;
-        known.retain(|_, keys| {
+        known.retain(|(listener, epoch), keys| {
             let before = keys.len();
-            keys.retain(|held| now_s < held.sealed.validity.accept_until);
+            keys.retain(|held| held.stands || !held.is_over(now_s));
             *are_news |= keys.len() != before;
+            for held in &mut *keys {
+                if held.is_over(now_s) {
+                    held.key = None;
+                } else if held.key.is_none() {
+                    let place = keyspace.key(&Place::Key(listener.clone(), *epoch));
+                    held.key = fleet_key.open(&place, &held.sealed).ok();
+                }
+            }
             !keys.is_empty()
         });
     }
@@ -127,13 +156,10 @@ impl Keys {
             let numbers = epochs::accepted(now_s, &epochs);
             let keys = numbers.iter().rev().filter_map(|number| {
                 let keys = self.known.get(&(listener.clone(), *number))?;
-                Some(keys.iter().map(|held| (*number, held.key.clone())))
+                Some(keys.iter().filter_map(|held| Some((*number, held.key.clone()?))))
             });
-            (listener.to_string(), keys.flatten().take(KEYS_MAX).collect())
+            (listener.to_string(), keys.flatten().take(epochs::ACCEPTED_MAX).collect())
         };
         all.into_iter().map(newest).filter(|(_, keys): &(_, Vec<_>)| !keys.is_empty()).collect()
     }
 }
-
-/// Each request is tried under every key.
-const KEYS_MAX: usize = 8;

@@ -5,7 +5,7 @@ use ringgate_core::secret::Key;
 use ringgate_fleet::copy::StateFile;
 use ringgate_fleet::epochs::Validity;
 use ringgate_fleet::keyspace::{Keyspace, Name};
-use ringgate_fleet::mirror::{Change, Truth};
+use ringgate_fleet::mirror::{Change, Entry, Truth};
 use ringgate_fleet::seal::FleetKey;
 
 use super::*;
@@ -144,7 +144,7 @@ fn keys_are_the_newest_first_until_they_are_over() {
     };
     assert_eq!(numbers(&mut reading, NOW_S), [3, 2, 1]);
     let first_over = NOW_S - 10 + 1 + 60;
-    assert_eq!(reading.next_s(), first_over);
+    assert_eq!(reading.next_s, first_over);
     assert_eq!(numbers(&mut reading, first_over), [3, 2]);
     assert!(numbers(&mut reading, NOW_S + 100).is_empty());
 }
@@ -159,10 +159,44 @@ fn bans_end_by_themselves() {
     let known = reading.known(NOW_S);
     assert_eq!(known.bans.len(), 2);
     assert!(known.bans.to_denied().holds_client(7) && !known.bans.to_denied().holds_client(8));
-    assert_eq!(reading.next_s(), NOW_S + 5);
+    assert_eq!(reading.next_s, NOW_S + 5);
     assert_eq!(reading.known(NOW_S + 5).bans.len(), 1);
     delete(&mut reading, "/f/truth/ban/prefix/192.0.2.0-24");
     assert!(reading.known(NOW_S + 5).bans.is_empty());
+}
+
+#[test]
+fn a_clock_that_was_ahead_takes_no_ban_and_no_key_with_it() {
+    let at = "/f/truth/key/main/1";
+    let validity = Validity { from: NOW_S - 9, mint_until: NOW_S + 50, accept_until: NOW_S + 60 };
+    let sealed = fleet_key().seal(at.as_bytes(), validity, &Key::from_bytes([1; 32]));
+    let sealed = sealed.expect("random numbers").encode().expect("sound");
+    let key = String::from_utf8(sealed.to_vec()).expect("JSON");
+    let ban = ("/f/truth/ban/client/7", format!(r#"{{"v":1,"until":{}}}"#, NOW_S + 5));
+    let mut heard = reading();
+    let mut truth = Truth::default();
+    for (place, value) in [(at, &key), (ban.0, &ban.1)] {
+        put(&mut heard, place, value);
+        let value = Bytes::copy_from_slice(value.as_bytes());
+        let entry = Entry { value, mod_revision: 1, version: 1, lease: 0 };
+        truth.entries.insert(Bytes::from_static(place.as_bytes()), entry);
+    }
+    let copied = Reading::new(&settings(), Some(fleet_key()), &truth);
+    for mut reading in [heard, copied] {
+        let ahead_s = NOW_S + 365 * 86_400;
+        let ahead = reading.known(ahead_s);
+        assert!(ahead.bans.is_empty() && ahead.keys.is_empty() && !reading.is_over(ahead_s));
+        assert!(reading.is_over(NOW_S));
+        let known = reading.known(NOW_S);
+        assert!(known.bans.to_denied().holds_client(7) && !reading.is_over(NOW_S));
+        assert_eq!(known.keys["main"].len(), 1);
+        // Gone is gone, whichever way the clock is set.
+        delete(&mut reading, at);
+        delete(&mut reading, ban.0);
+        reading.known(ahead_s);
+        let known = reading.known(NOW_S);
+        assert!(known.bans.is_empty() && known.keys.is_empty());
+    }
 }
 
 #[test]
@@ -206,7 +240,7 @@ fn a_key_that_was_known_is_accepted_until_its_own_end_whatever_stands_there() {
     put(&mut reading, at, &sealed(2));
     put(&mut reading, at, "{");
     assert_eq!(keys(&mut reading, NOW_S), [2, 1]);
-    assert_eq!(reading.next_s(), NOW_S + 60);
+    assert_eq!(reading.next_s, NOW_S + 60);
     assert!(keys(&mut reading, NOW_S + 60).is_empty());
 }
 

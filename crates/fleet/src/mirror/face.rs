@@ -139,7 +139,7 @@ impl Status {
 
     /// How many keys of each kind are held back. Another history is held as a whole, and is 1.
     pub fn held_back(&self) -> HeldBack {
-        let mut held = [("all", usize::from(self.is_rewritten())); Class::ALL.len() + 1];
+        let mut held = [(HELD_ALL, usize::from(self.is_rewritten())); Class::ALL.len() + 1];
         for (row, class) in held.iter_mut().zip(Class::ALL) {
             *row = (class.name(), 0);
         }
@@ -159,6 +159,9 @@ pub type HeldBack = [(&'static str, usize); Class::ALL.len() + 1];
 pub fn words(held: &HeldBack) -> Vec<String> {
     held.iter().filter(|(_, keys)| *keys > 0).map(|(kind, _)| (*kind).to_owned()).collect()
 }
+
+/// What is held back of another history: everything that is not vouched for.
+pub const HELD_ALL: &str = "all";
 
 /// Bans that a mirror copies, and commands let there be.
 pub const BANS_MAX: usize = 200_000;

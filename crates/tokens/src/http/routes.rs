@@ -258,7 +258,8 @@ fn mint_one(
     wanted: &WantedToken,
     placed: (&Placed, usize),
 ) -> Result<String, Refusal> {
-    let text = mint::token(wanted, placed, shared.now().unix_s)?;
+    let expire_s = shared.desk().rules().expire_s(wanted.expire_s);
+    let text = mint::token(wanted, placed, (shared.now().unix_s, expire_s))?;
     add(&shared.counters.tokens, 1);
     Ok(text)
 }
@@ -267,9 +268,10 @@ fn mint_one(
 async fn place_for(asking: &Asking<'_>, players: &[WantedToken]) -> Result<Placed, Refusal> {
     let shared = asking.shared;
     let now = shared.now();
-    let denied = {
+    let (denied, rules) = {
         let desk = shared.desk();
-        players.iter().any(|it| desk.known().is_denied(it.client_id, now.unix_s))
+        let is_denied = |it: &WantedToken| desk.known().is_denied(it.client_id, now.unix_s);
+        (players.iter().any(is_denied), *desk.rules())
     };
     if denied {
         return Err(Refusal::ClientDenied);
@@ -277,7 +279,7 @@ async fn place_for(asking: &Asking<'_>, players: &[WantedToken]) -> Result<Place
     let first = &players[0];
     let clients: Vec<_> = players.iter().map(|it| it.client_id).collect();
     let protocol_id = first.protocol_id;
-    let expire_s = players.iter().filter_map(|it| it.expire_s).max();
+    let expire_s = players.iter().map(|it| rules.expire_s(it.expire_s)).max();
     let request = desk::Request {
         place: &first.place,
         speaks: Speaks::Netcode(protocol_id),

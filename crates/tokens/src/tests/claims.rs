@@ -278,6 +278,38 @@ fn what_went_with_a_lease_is_claimed_again() {
 }
 
 #[test]
+fn without_a_lease_nothing_is_claimed() {
+    let mut store = fleet(1, 8);
+    let mut one = Office::open("t1", &mut store);
+    assert_eq!(ask(&mut one, &mut store, (&named("b0"), 7), NOW), Ok(name("b0")));
+    let covering = one.desk.cover(true, NOW).expect("it is to be claimed");
+    assert!(covering.txn(0, None).is_err());
+    assert!(covering.txn(1, None).is_ok());
+}
+
+#[test]
+fn what_a_backup_of_etcd_does_not_have_is_leased_and_claimed_again() {
+    let mut store = fleet(1, 40);
+    let [mut one, mut two] = two(&mut store);
+    assert_eq!(ask(&mut one, &mut store, (&named("b0"), 7), NOW), Ok(name("b0")));
+    one.lease(&mut store, &name("b0"), 39, NOW);
+    assert_eq!(one.desk.book().sums()[0], 40);
+    for place in [
+        Place::Block(name("b0"), one.owner.clone()),
+        Place::Guard(name("b0")),
+        Place::Promise(name("main"), 7),
+    ] {
+        store.remove(&place);
+    }
+    two.lease(&mut store, &name("b0"), 40, NOW);
+    one.desk.meet_history();
+    assert_eq!(one.desk.book().sums()[..2], [1, 1], "what is promised stays so");
+    assert!(ask(&mut one, &mut store, (&named("b0"), 8), NOW).is_err(), "it is another's slot");
+    one.keep_company(&mut store, NOW);
+    assert_eq!(store.promises(), 1);
+}
+
+#[test]
 fn while_etcd_is_away_each_service_goes_by_what_it_knows_or_refuses() {
     for serves_away in [true, false] {
         let mut store = fleet(3, 8);

@@ -38,7 +38,7 @@ fn a_token_names_the_backend_the_gateway_and_the_key_of_its_epoch() {
     let mut office = Office::open("t", &mut store);
     let wanted = WantedToken::parse(br#"{"client_id": 42, "user_data": "aGk="}"#).unwrap();
     let placed = office.ask(&mut store, &wanted.place, 1, NOW).unwrap();
-    let text = mint::token(&wanted, (&placed, 0), NOW.unix_s).unwrap();
+    let text = mint::token(&wanted, (&placed, 0), (NOW.unix_s, 30)).unwrap();
     let token = token_of(&text);
     assert_eq!(
         (token.protocol_id, token.addresses.to_string()),
@@ -239,6 +239,33 @@ fn tokens_are_made_with_the_epoch_that_every_gateway_has_confirmed() {
     store.put(&Place::Gateway(name("g-two")), &confirmed);
     office.mirror(&store);
     assert_eq!(epoch(&mut office, &mut store, NOW), 2);
+}
+
+#[test]
+fn a_gateway_that_drains_takes_in_no_key_and_is_not_waited_for() {
+    let mut store = fleet();
+    let from = NOW.unix_s - 5;
+    store.put_key(2, Validity { from, mint_until: from + 10_000, accept_until: from + 20_000 });
+    let mut confirmed = gateway("one", "192.0.2.1:40000");
+    confirmed.listeners[0].epochs = vec![1, 2];
+    store.put(&Place::Gateway(name("g-one")), &confirmed);
+    let mut office = Office::open("t", &mut store);
+    let mut key_beside = |draining| {
+        let drained = Gateway { draining, ..gateway("two", "192.0.2.9:40000") };
+        store.put(&Place::Gateway(name("g-two")), &drained);
+        office.mirror(&store);
+        office.ask(&mut store, &anywhere(), 1, NOW).unwrap().key.unwrap().0
+    };
+    assert_eq!([true, false].map(&mut key_beside), [2, 1]);
+}
+
+#[test]
+fn a_clock_that_was_ahead_for_a_moment_takes_no_key_with_it() {
+    let mut store = fleet();
+    let mut office = Office::open("t", &mut store);
+    let ahead = Now { unix_s: NOW.unix_s + 365 * 86_400, ..NOW };
+    assert_eq!(office.ask(&mut store, &anywhere(), 1, ahead).unwrap_err(), Refusal::NoKey);
+    assert_eq!(office.ask(&mut store, &anywhere(), 1, NOW).unwrap().key.unwrap().0, 1);
 }
 
 #[test]
