@@ -105,13 +105,14 @@ impl ControlLoop {
         }
     }
 
-    /// This process ends, or another one has the gateway. Who prepares to take over is told so
-    /// before that: it would take this for a death.
+    /// This process ends, or another one has the gateway: what has waited is not done here. Who
+    /// prepares to take over is told so before that: it would take this for a death.
     pub(super) async fn end_commands(&mut self, commands: &mut mpsc::Receiver<Command>) {
         if let Some(talk) = &self.talk {
             let why = self.check_no_drain().err();
             talk.recall.recall(why.unwrap_or_else(|| "the gateway ends".to_owned()));
         }
+        self.postponed.clear();
         commands.close();
         while let Some(command) = commands.recv().await {
             if let Command::HandOver(prepared) = command {

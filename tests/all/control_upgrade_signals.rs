@@ -100,3 +100,29 @@ fn a_gateway_that_is_told_to_end_meanwhile_leaves_nobody_behind() {
         assert!(log.contains("a signal has begun that"), "{moment:?}: {log}");
     }
 }
+
+#[test]
+fn a_reload_that_has_waited_for_a_hand_over_is_answered_when_that_succeeds() {
+    if !is_root() {
+        return;
+    }
+    let mut line = Line::start(&text("mmsg"));
+    let (successor, its) = line.successor();
+    line.heirs.push(successor.id());
+    let gateway = line.connect();
+    std::thread::scope(|scope| {
+        let daemon = &line.daemon;
+        let mut asked = None;
+        pass_until(&its, &gateway, |heard| {
+            if heard == Heard::Prepared && asked.is_none() {
+                asked = Some(scope.spawn(|| daemon.post("/reload")));
+                let is_asked = || daemon.log().contains("asks for a reload").then_some(());
+                wait_for("the request", is_asked);
+            }
+            heard == Heard::Recorded
+        });
+        let answer = asked.expect("it has prepared").join().expect("an answer");
+        assert_eq!((answer.status, &*answer.body), (503, "stopping\n"));
+    });
+    assert_eq!(line.pid(), successor.id());
+}
