@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener as StdUnixListener;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 
 use hyper::StatusCode;
@@ -37,7 +37,7 @@ use ringgate_process::handover::{CONTROL_SOCKET, Program};
 use ringgate_process::pages::asked::{self, AskedDrain, Draining, Obeys, Upgraded};
 use ringgate_process::pages::{
     self as chassis, AccessRefusal, For, JSON, NotDone, Page, Pages, Reply, Right, Rounds, Site,
-    Visit, Visitor, hear, operators, typed, verdict,
+    Visit, Visitor, hear, operators, stopping, typed, verdict,
 };
 use ringgate_process::reloads::{Outcome, Reloads};
 use ringgate_process::role::{Role, attend};
@@ -116,7 +116,8 @@ struct Shared {
     rounds: Rounds,
     /// Of whoever hands it over.
     handing: Mutex<()>,
-    /// The process that goes on; 0 while this one does.
+    /// The process that goes on; 0 while this one does. It is known before what waits for the
+    /// hand-over goes on.
     handed_to: AtomicU32,
     doors: Doors,
 }
@@ -352,12 +353,11 @@ async fn show_metrics(Visit { site: shared, .. }: Visit<Shared>) -> Reply {
 
 impl Obeys for Shared {
     async fn drain(self: &Arc<Self>, asked: AskedDrain) -> Result<Draining, NotDone> {
-        let deadline = asked.deadline;
-        Ok(self.begin_drain(deadline))
+        self.begin_drain(asked.deadline).ok_or_else(stopping)
     }
 
     async fn undrain(self: &Arc<Self>) -> Result<Result<bool, &'static str>, NotDone> {
-        Ok(self.end_drain())
+        self.end_drain().ok_or_else(stopping)
     }
 
     async fn reload(self: &Arc<Self>, is_dry: bool) -> Result<Outcome, NotDone> {
@@ -369,6 +369,10 @@ impl Obeys for Shared {
     }
 
     async fn confirm(self: &Arc<Self>, doubt: u64) -> Result<bool, NotDone> {
+        // Whoever has the agent is to hear it.
+        if self.is_handed_over() {
+            return Err(stopping());
+        }
         Ok(self.fleet.get().is_some_and(|member| member.confirm(doubt)))
     }
 }
@@ -395,6 +399,11 @@ impl Shared {
 
     fn is_handed_over(&self) -> bool {
         self.handed_to.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether it is not known yet who goes on.
+    fn is_being_handed_over(&self) -> bool {
+        matches!(self.handing.try_lock(), Err(TryLockError::WouldBlock))
     }
 
     /// Has the process that goes on hear signals that have come too late for this one. One that
