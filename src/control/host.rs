@@ -13,7 +13,7 @@ use std::net::{SocketAddr, TcpListener as StdTcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener as StdUnixListener;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 
@@ -72,6 +72,26 @@ pub struct Settings {
     pub manager: ServiceManager,
     /// System calls are given up before it serves: it can start no program.
     pub is_confined: bool,
+    /// What it runs on, and hears signals by.
+    pub hearing: Hearing,
+}
+
+/// What a control plane runs on, and what hears signals there.
+#[derive(Debug)]
+pub struct Hearing {
+    runtime: tokio::runtime::Runtime,
+    signals: Signals,
+}
+
+impl Hearing {
+    /// Signals are caught from now on, and wait until the control plane serves.
+    pub fn begin() -> io::Result<Self> {
+        wiping::wipe_from_now_on();
+        signals::check_room()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let signals = runtime.block_on(async { Signals::listen() })?;
+        Ok(Self { runtime, signals })
+    }
 }
 
 /// Binds an admin address.
@@ -116,6 +136,8 @@ struct Shared {
     rounds: Rounds,
     /// Of whoever hands it over.
     handing: Mutex<()>,
+    /// A signal has asked for a reload that this process has not begun.
+    is_told_to_reload: AtomicBool,
     /// The process that goes on; 0 while this one does. It is known before what waits for the
     /// hand-over goes on.
     handed_to: AtomicU32,
@@ -132,10 +154,8 @@ struct Doors {
 /// Opens what is to be served.
 pub fn start(agent: Agent, settings: Settings) -> io::Result<Control> {
     let Settings { listener, path, next, admin, config, accepted, fleet, program, .. } = settings;
-    let Settings { is_heir, manager, is_confined, .. } = settings;
-    wiping::wipe_from_now_on();
-    signals::check_room()?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let Settings { is_heir, manager, is_confined, hearing, .. } = settings;
+    let Hearing { runtime, signals } = hearing;
     let guard = runtime.enter();
     listener.set_nonblocking(true)?;
     let socket = UnixListener::from_std(listener.try_clone()?)?;
@@ -148,7 +168,6 @@ pub fn start(agent: Agent, settings: Settings) -> io::Result<Control> {
     let successors = next.as_ref().map(of_next).transpose()?;
     let paths = next.iter().map(|(_, path)| path.clone()).chain([path]).collect();
     let next = next.as_ref().map(of_next).transpose()?.map(listening).transpose()?;
-    let signals = Signals::listen()?;
     drop(guard);
     let second = |listener: &TcpListener| {
         Ok::<_, io::Error>((listener.local_addr()?, listener.as_fd().try_clone_to_owned()?))
@@ -170,6 +189,7 @@ pub fn start(agent: Agent, settings: Settings) -> io::Result<Control> {
         is_confined,
         rounds: Rounds::default(),
         handing: Mutex::new(()),
+        is_told_to_reload: AtomicBool::new(false),
         handed_to: AtomicU32::new(0),
         doors,
     });
@@ -249,6 +269,7 @@ impl Role for Attending {
     }
 
     fn reload(&mut self) {
+        self.0.is_told_to_reload.store(true, Ordering::Relaxed);
         tokio::spawn(reload::run(Arc::clone(&self.0), false));
     }
 
@@ -268,9 +289,13 @@ impl Shared {
     /// Says who goes on, or that nobody does.
     async fn end(&self) {
         if self.is_handed_over() {
-            // It was told to end when it had nothing to end any more.
-            let numbers = self.is_told_to_end().then(|| SignalKind::terminate().as_raw_value());
-            self.pass_on(numbers.as_slice());
+            // It was told so when it had nothing to read or to end any more.
+            let reloads = self.is_told_to_reload.load(Ordering::Relaxed);
+            let told =
+                [(reloads, SignalKind::hangup()), (self.is_told_to_end(), SignalKind::terminate())];
+            let told = told.into_iter().filter(|(is_told, _)| *is_told);
+            let numbers: Vec<_> = told.map(|(_, kind)| kind.as_raw_value()).collect();
+            self.pass_on(&numbers);
             self.notifier.handed_over(self.handed_to.load(Ordering::Relaxed));
             return;
         }
@@ -361,7 +386,7 @@ impl Obeys for Shared {
     }
 
     async fn reload(self: &Arc<Self>, is_dry: bool) -> Result<Outcome, NotDone> {
-        Ok(reload::run(Arc::clone(self), is_dry).await)
+        reload::run(Arc::clone(self), is_dry).await.ok_or_else(stopping)
     }
 
     async fn upgrade(self: &Arc<Self>) -> Result<Upgraded, NotDone> {
