@@ -225,6 +225,7 @@ impl Control {
             admin_address: admin.as_ref().map(|(_, address)| *address),
             announcements: None,
             handing_over: HandingOver::No,
+            talk: None,
             heir: None,
             postponed: Vec::new(),
             watcher: Watcher::default(),
@@ -395,6 +396,8 @@ impl Control {
                 let (main_loop, fleet, commands) = (&mut main_loop, &fleet, &mut commands);
                 let mut role = Attending { main_loop, fleet, commands, known };
                 let ended = attend(&mut role, &mut signals, &notifier).await;
+                let Attending { main_loop, commands, .. } = role;
+                main_loop.end_commands(commands).await;
                 if matches!(ended, Ok(End::HandedOver)) {
                     operators::leave(doors).await;
                 }

@@ -142,6 +142,9 @@ pub struct Inherited {
     /// Questions that were answered, and until when each could be believed.
     #[serde(default)]
     pub asked: Vec<(String, u64)>,
+    /// How late it was there when one was asked last, in seconds since 1970.
+    #[serde(default)]
+    pub asked_latest_s: u64,
     /// Players who have left and of whom the fleet does not know that yet: group and client id.
     #[serde(default)]
     pub left: Vec<(String, u64)>,

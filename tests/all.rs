@@ -22,6 +22,8 @@ mod agent_two_hosts;
 mod agent_unreal;
 #[path = "all/agent_upgrade.rs"]
 mod agent_upgrade;
+#[path = "all/agent_upgrade_signals.rs"]
+mod agent_upgrade_signals;
 #[path = "all/awake.rs"]
 mod awake;
 #[path = "all/bindings.rs"]

@@ -24,7 +24,7 @@ use super::run::{
 };
 use super::{Failure, first};
 use crate::config::{self, Accepted, Admin, HostConfig};
-use crate::control::host::{self as control, Facts, Settings, Taken};
+use crate::control::host::{self as control, Facts, Hearing, Settings, Taken};
 use crate::control::is_at;
 use crate::hosting::{self, Prepared};
 use crate::membership::{COPY_FILE, LEASES_FILE};
@@ -120,6 +120,7 @@ impl Starting {
             is_heir: false,
             manager: ServiceManager::default(),
             is_confined: self.privileges.is_confined(),
+            hearing: Hearing::begin().map_err(Failure::failed)?,
         };
         self.serve(agent.map_err(Failure::failed)?, settings)
     }
@@ -131,8 +132,10 @@ impl Starting {
         (config, accepted): Read,
     ) -> Result<Option<(Agent, Settings)>, Failure> {
         let run_dir = config.agent.run_dir.clone();
-        let mut bound = None;
+        let (mut bound, mut hearing) = (None, None);
         let prepare = |facts: &Facts| {
+            // The process before this one passes signals on as soon as it is not the owner.
+            hearing = Some(Hearing::begin().map_err(|why| why.to_string())?);
             let fleet = Prepared::of(&config, facts.incarnation)?;
             let is_bound = |it: &&Admin| facts.admin.is_some_and(|at| is_at(it.bind, at));
             if let Some(admin) = config.admin.as_ref().filter(|it| !is_bound(it)) {
@@ -144,9 +147,8 @@ impl Starting {
         let taken = control::take_over(channel, prepare);
         let taken =
             taken.map_err(|why| Failure::failed(format_args!("cannot take over: {why}")))?;
-        let Some(Taken { heir, control, admin, next, fleet, manager }) = taken else {
-            return Ok(None);
-        };
+        let (Some(taken), Some(hearing)) = (taken, hearing) else { return Ok(None) };
+        let Taken { heir, control, admin, next, fleet, manager } = taken;
         let gateways =
             fleet.as_ref().and_then(Prepared::gateways).unwrap_or(&config.agent.gateways);
         let agent = heir.set_off(gateways).map_err(Failure::failed)?;
@@ -168,6 +170,7 @@ impl Starting {
             is_heir: true,
             manager,
             is_confined: self.privileges.is_confined(),
+            hearing,
         };
         Ok(Some((agent, settings)))
     }

@@ -29,6 +29,8 @@ pub struct State {
     pub folder: Result<Folder, String>,
     /// What was there.
     pub kept: Kept,
+    /// It was elsewhere: the folder has to have it yet.
+    pub is_from_elsewhere: bool,
     /// Where spent tokens are written.
     pub spent: Option<SpentFiles>,
 }
@@ -106,7 +108,7 @@ pub(super) struct Denials {
 impl Denials {
     /// What the start has found, and who writes what comes.
     pub(super) fn start(state: State, now_ns: u64) -> (Self, Option<Keeper>) {
-        let State { folder, kept, spent: _ } = state;
+        let State { folder, kept, is_from_elsewhere, spent: _ } = state;
         let unix_ns = clock::unix_ns();
         // A clock that was set back, or that nobody has set yet, must not make a ban longer.
         let from_ns = unix_ns.max(kept.saved_unix_s.saturating_mul(NS_PER_S));
@@ -123,7 +125,7 @@ impl Denials {
             Ok(folder) => (Some(Keeper::new(folder, wishes, tell)), None),
             Err(why) => (None, Some(why.into())),
         };
-        let denials = Self {
+        let mut denials = Self {
             next_end_ns: list.next_end().unwrap_or(u64::MAX),
             list,
             wanted: keeper.is_some().then_some(wanted),
@@ -133,6 +135,9 @@ impl Denials {
             fleet: Arc::default(),
             folder: shared,
         };
+        if is_from_elsewhere {
+            denials.write(now_ns);
+        }
         (denials, keeper)
     }
 
@@ -296,7 +301,8 @@ mod tests {
         let whom = vec![Whom::Client(7)];
         let change = Change { whom, is_denied: true, until: Some(until_s), is_whole: false };
         let list = DenyList::default().changed(&change).expect("room").0;
-        State { folder: Err("none".to_owned()), kept: Kept { list, saved_unix_s }, spent: None }
+        let (folder, kept) = (Err("none".to_owned()), Kept { list, saved_unix_s });
+        State { folder, kept, is_from_elsewhere: false, spent: None }
     }
 
     #[test]

@@ -30,6 +30,7 @@ impl ControlLoop {
             }
         };
         self.leave_cluster(fleet, hands_over);
+        self.recall_successor();
         let left_ms = until_ns.saturating_sub(now_ns) / NS_PER_MS;
         Draining { sessions: self.view.snapshot().totals().sessions, left_ms }
     }

@@ -18,8 +18,10 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::Child;
+use std::thread::JoinHandle;
 
 use tokio::net::UnixListener;
+use tokio::sync::mpsc::error::SendError;
 use tokio::sync::{mpsc, oneshot};
 
 use super::http::Command;
@@ -31,7 +33,9 @@ use ringgate_gate::{Backend, BackendId, Front, LinkKind, Phase};
 use ringgate_link::announce::ANNOUNCE_SOCKET;
 use ringgate_os::shared::Writing;
 use ringgate_process::handover::entrance::next_successor;
-use ringgate_process::handover::{CONTROL_SOCKET, Channel, Giving, Message, SOCKET, may_hand_over};
+use ringgate_process::handover::{
+    CONTROL_SOCKET, Channel, Giving, Message, Recall, SOCKET, drains, may_hand_over,
+};
 use ringgate_process::pages::asked::Upgraded;
 use ringgate_worker::Fleet;
 use ringgate_worker::handover::{BackendRow, Early, Facts};
@@ -44,6 +48,19 @@ pub(super) struct Prepared {
     giving: Giving,
     offer: Offer,
     asked: Asked,
+}
+
+impl Prepared {
+    fn part(self) {
+        let Self { giving, asked, .. } = self;
+        asked.fail(&giving.part());
+    }
+}
+
+/// A thread that talks to a successor.
+pub(super) struct Talk {
+    recall: Recall,
+    thread: JoinHandle<()>,
 }
 
 impl ControlLoop {
@@ -77,12 +94,34 @@ impl ControlLoop {
     }
 
     fn check_no_drain(&self) -> Result<(), String> {
-        match self.view.live().drain {
-            Some(_) if self.terms > 0 => {
-                Err("the gateway drains and ends then: a signal has begun that".to_owned())
+        let drain = self.view.live().drain;
+        drain.map_or(Ok(()), |_| Err(drains("gateway", self.terms > 0)))
+    }
+
+    /// A drain has begun: whoever prepares to take over is told so, and ends.
+    pub(super) fn recall_successor(&self) {
+        if let (Some(talk), Err(why)) = (&self.talk, self.check_no_drain()) {
+            talk.recall.recall(why);
+        }
+    }
+
+    /// This process ends, or another one has the gateway: what has waited is not done here. Who
+    /// prepares to take over is told so before that: it would take this for a death.
+    pub(super) async fn end_commands(&mut self, commands: &mut mpsc::Receiver<Command>) {
+        if let Some(talk) = &self.talk {
+            let why = self.check_no_drain().err();
+            talk.recall.recall(why.unwrap_or_else(|| "the gateway ends".to_owned()));
+        }
+        self.postponed.clear();
+        commands.close();
+        while let Some(command) = commands.recv().await {
+            if let Command::HandOver(prepared) = command {
+                prepared.part();
             }
-            Some(_) => Err("the gateway drains; `ringgate undrain` takes that back".to_owned()),
-            None => Ok(()),
+        }
+        if let Some(talk) = self.talk.take() {
+            // It waits for nothing any more.
+            let _ = talk.thread.join();
         }
     }
 
@@ -103,16 +142,28 @@ impl ControlLoop {
                 return asked.fail(&giving.part());
             }
         };
-        self.handing_over = HandingOver::Preparing;
+        let recall = match giving.recall() {
+            Ok(recall) => recall,
+            Err(why) => {
+                giving.explain(why);
+                return asked.fail(&giving.part());
+            }
+        };
         let commands = self.commands.clone();
         let converse = move || {
             let outcome = converse(Prepared { giving, offer, asked }, &commands);
-            drop(commands.blocking_send(outcome));
+            // Where nobody takes commands any more, this process ends.
+            if let Err(SendError(Command::HandOver(prepared))) = commands.blocking_send(outcome) {
+                prepared.part();
+            }
         };
         let thread = std::thread::Builder::new().name("ringgate-handover".to_owned());
-        if let Err(why) = thread.spawn(converse) {
-            self.handing_over = HandingOver::No;
-            tracing::error!("cannot start a thread: {why}");
+        match thread.spawn(converse) {
+            Ok(thread) => {
+                self.handing_over = HandingOver::Preparing;
+                self.talk = Some(Talk { recall, thread });
+            }
+            Err(why) => tracing::error!("cannot start a thread: {why}"),
         }
     }
 
@@ -199,6 +250,7 @@ impl ControlLoop {
     /// It has come to nothing: what has waited for it is done.
     pub(super) fn end_hand_over(&mut self, fleet: &Fleet) {
         self.handing_over = HandingOver::No;
+        self.talk = None;
         for postponed in std::mem::take(&mut self.postponed) {
             match postponed {
                 Postponed::Command(command) => self.obey(fleet, command),
@@ -291,6 +343,7 @@ impl ControlLoop {
             return false;
         };
         barrier.leave();
+        self.talk = None;
         let pid = successor.map_or(0, |it| it.pid);
         self.notifier.handed_over(pid);
         self.view.hand_over_to(pid);

@@ -13,8 +13,8 @@ use std::net::{SocketAddr, TcpListener as StdTcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener as StdUnixListener;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 
 use hyper::StatusCode;
@@ -37,7 +37,7 @@ use ringgate_process::handover::{CONTROL_SOCKET, Program};
 use ringgate_process::pages::asked::{self, AskedDrain, Draining, Obeys, Upgraded};
 use ringgate_process::pages::{
     self as chassis, AccessRefusal, For, JSON, NotDone, Page, Pages, Reply, Right, Rounds, Site,
-    Visit, Visitor, hear, operators, typed, verdict,
+    Visit, Visitor, hear, operators, stopping, typed, verdict,
 };
 use ringgate_process::reloads::{Outcome, Reloads};
 use ringgate_process::role::{Role, attend};
@@ -72,6 +72,26 @@ pub struct Settings {
     pub manager: ServiceManager,
     /// System calls are given up before it serves: it can start no program.
     pub is_confined: bool,
+    /// What it runs on, and hears signals by.
+    pub hearing: Hearing,
+}
+
+/// What a control plane runs on, and what hears signals there.
+#[derive(Debug)]
+pub struct Hearing {
+    runtime: tokio::runtime::Runtime,
+    signals: Signals,
+}
+
+impl Hearing {
+    /// Signals are caught from now on, and wait until the control plane serves.
+    pub fn begin() -> io::Result<Self> {
+        wiping::wipe_from_now_on();
+        signals::check_room()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let signals = runtime.block_on(async { Signals::listen() })?;
+        Ok(Self { runtime, signals })
+    }
 }
 
 /// Binds an admin address.
@@ -116,7 +136,10 @@ struct Shared {
     rounds: Rounds,
     /// Of whoever hands it over.
     handing: Mutex<()>,
-    /// The process that goes on; 0 while this one does.
+    /// A signal has asked for a reload that this process has not begun.
+    is_told_to_reload: AtomicBool,
+    /// The process that goes on; 0 while this one does. It is known before what waits for the
+    /// hand-over goes on.
     handed_to: AtomicU32,
     doors: Doors,
 }
@@ -131,10 +154,8 @@ struct Doors {
 /// Opens what is to be served.
 pub fn start(agent: Agent, settings: Settings) -> io::Result<Control> {
     let Settings { listener, path, next, admin, config, accepted, fleet, program, .. } = settings;
-    let Settings { is_heir, manager, is_confined, .. } = settings;
-    wiping::wipe_from_now_on();
-    signals::check_room()?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let Settings { is_heir, manager, is_confined, hearing, .. } = settings;
+    let Hearing { runtime, signals } = hearing;
     let guard = runtime.enter();
     listener.set_nonblocking(true)?;
     let socket = UnixListener::from_std(listener.try_clone()?)?;
@@ -147,7 +168,6 @@ pub fn start(agent: Agent, settings: Settings) -> io::Result<Control> {
     let successors = next.as_ref().map(of_next).transpose()?;
     let paths = next.iter().map(|(_, path)| path.clone()).chain([path]).collect();
     let next = next.as_ref().map(of_next).transpose()?.map(listening).transpose()?;
-    let signals = Signals::listen()?;
     drop(guard);
     let second = |listener: &TcpListener| {
         Ok::<_, io::Error>((listener.local_addr()?, listener.as_fd().try_clone_to_owned()?))
@@ -169,6 +189,7 @@ pub fn start(agent: Agent, settings: Settings) -> io::Result<Control> {
         is_confined,
         rounds: Rounds::default(),
         handing: Mutex::new(()),
+        is_told_to_reload: AtomicBool::new(false),
         handed_to: AtomicU32::new(0),
         doors,
     });
@@ -248,6 +269,7 @@ impl Role for Attending {
     }
 
     fn reload(&mut self) {
+        self.0.is_told_to_reload.store(true, Ordering::Relaxed);
         tokio::spawn(reload::run(Arc::clone(&self.0), false));
     }
 
@@ -267,9 +289,13 @@ impl Shared {
     /// Says who goes on, or that nobody does.
     async fn end(&self) {
         if self.is_handed_over() {
-            // It was told to end when it had nothing to end any more.
-            let numbers = self.is_told_to_end().then(|| SignalKind::terminate().as_raw_value());
-            self.pass_on(numbers.as_slice());
+            // It was told so when it had nothing to read or to end any more.
+            let reloads = self.is_told_to_reload.load(Ordering::Relaxed);
+            let told =
+                [(reloads, SignalKind::hangup()), (self.is_told_to_end(), SignalKind::terminate())];
+            let told = told.into_iter().filter(|(is_told, _)| *is_told);
+            let numbers: Vec<_> = told.map(|(_, kind)| kind.as_raw_value()).collect();
+            self.pass_on(&numbers);
             self.notifier.handed_over(self.handed_to.load(Ordering::Relaxed));
             return;
         }
@@ -352,16 +378,15 @@ async fn show_metrics(Visit { site: shared, .. }: Visit<Shared>) -> Reply {
 
 impl Obeys for Shared {
     async fn drain(self: &Arc<Self>, asked: AskedDrain) -> Result<Draining, NotDone> {
-        let deadline = asked.deadline;
-        Ok(self.begin_drain(deadline))
+        self.begin_drain(asked.deadline).ok_or_else(stopping)
     }
 
     async fn undrain(self: &Arc<Self>) -> Result<Result<bool, &'static str>, NotDone> {
-        Ok(self.end_drain())
+        self.end_drain().ok_or_else(stopping)
     }
 
     async fn reload(self: &Arc<Self>, is_dry: bool) -> Result<Outcome, NotDone> {
-        Ok(reload::run(Arc::clone(self), is_dry).await)
+        reload::run(Arc::clone(self), is_dry).await.ok_or_else(stopping)
     }
 
     async fn upgrade(self: &Arc<Self>) -> Result<Upgraded, NotDone> {
@@ -369,6 +394,10 @@ impl Obeys for Shared {
     }
 
     async fn confirm(self: &Arc<Self>, doubt: u64) -> Result<bool, NotDone> {
+        // Whoever has the agent is to hear it.
+        if self.is_handed_over() {
+            return Err(stopping());
+        }
         Ok(self.fleet.get().is_some_and(|member| member.confirm(doubt)))
     }
 }
@@ -395,6 +424,11 @@ impl Shared {
 
     fn is_handed_over(&self) -> bool {
         self.handed_to.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether it is not known yet who goes on.
+    fn is_being_handed_over(&self) -> bool {
+        matches!(self.handing.try_lock(), Err(TryLockError::WouldBlock))
     }
 
     /// Has the process that goes on hear signals that have come too late for this one. One that

@@ -24,7 +24,7 @@ use ringgate_process::handover::Channel;
 use ringgate_process::pages::asked::{self, AskedDrain, Draining, Obeys, Upgraded};
 use ringgate_process::pages::{
     self, AccessRefusal, For, IsToken, JSON, NotDone, Page, Pages, Query, Reply, Right, Rounds,
-    Rules, Site, Visit, Visitor, as_json, note, typed, verdict,
+    Rules, Site, Visit, Visitor, as_json, note, stopping, typed, verdict,
 };
 use ringgate_process::reloads::Outcome;
 use ringgate_report::metrics::CONTENT_TYPE;
@@ -277,7 +277,6 @@ impl AdminState {
         &self,
         command: impl FnOnce(oneshot::Sender<T>) -> Command,
     ) -> Result<T, NotDone> {
-        let stopping = || (StatusCode::SERVICE_UNAVAILABLE, "stopping\n".to_owned());
         let (reply, answer) = oneshot::channel();
         self.commands.send(command(reply)).await.map_err(|_| stopping())?;
         answer.await.map_err(|_| stopping())

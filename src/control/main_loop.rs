@@ -17,7 +17,7 @@ use super::cluster::Cluster;
 use super::denying::Denials;
 use super::draining::{self, Deadlines};
 use super::events::Watcher;
-use super::handover::address_of;
+use super::handover::{Talk, address_of};
 use super::http::Command;
 use super::listeners::Listeners;
 use super::membership::{Known, Membership};
@@ -79,6 +79,8 @@ pub(super) struct ControlLoop {
     /// Where game processes register themselves.
     pub(super) announcements: Option<OwnedFd>,
     pub(super) handing_over: HandingOver,
+    /// With whom there is one that prepares.
+    pub(super) talk: Option<Talk>,
     /// Who has the gateway now.
     pub(super) heir: Option<Channel>,
     /// What would change what is handed over, until that has succeeded or failed.

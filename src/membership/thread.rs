@@ -207,7 +207,8 @@ impl Member {
             standbys.set_incarnation(Incarnation(number));
         }
         let mut used = Used::default();
-        used.adopt(handed.iter().flat_map(|it| it.asked.clone()));
+        let latest_s = handed.as_ref().map_or(0, |it| it.asked_latest_s);
+        used.adopt(handed.iter().flat_map(|it| it.asked.clone()), latest_s);
         let used = Arc::new(Mutex::new(used));
         let part = Part {
             seat: Arc::clone(&seat),
@@ -320,7 +321,11 @@ impl Member {
             let book = self.registry.book();
             (book.handed(), book.owned(), book.joined())
         };
-        let (instance, asked) = (self.instance.clone(), lock(&self.used).handed());
+        let instance = self.instance.clone();
+        let (asked, asked_latest_s) = {
+            let used = lock(&self.used);
+            (used.handed(), used.latest_s())
+        };
         let left = self.players.iter().flat_map(|players| players.left());
         let left = left.map(|it| (it.group.to_string(), it.client_id)).collect();
         let tokens = self.tokens.iter().flat_map(|it| it.claimed()).take(TOKENS_HANDED_MAX);
@@ -333,6 +338,7 @@ impl Member {
             owned,
             joined,
             asked,
+            asked_latest_s,
             left,
             tokens,
             incarnation,

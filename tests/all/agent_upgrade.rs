@@ -20,19 +20,19 @@ use crate::control_upgrade_ways::{manager, manager_follows, next};
 use crate::folder::Folder;
 use crate::hold::Hold;
 use crate::own::own_port;
-use crate::upgrade_rig::{as_before, is_root, pass_changed};
+use crate::upgrade_rig::{as_before, is_root, pass_changed, successor};
 
 /// A gateway, an agent with a game process, and a player of that.
-struct Rig {
-    folder: Folder,
-    gateway: Daemon,
-    agent: Agent,
-    player: Player,
+pub(crate) struct Rig {
+    pub(crate) folder: Folder,
+    pub(crate) gateway: Daemon,
+    pub(crate) agent: Agent,
+    pub(crate) player: Player,
     _game: Program,
 }
 
 impl Rig {
-    fn start(more: &str, change: impl FnOnce(&mut Command)) -> Option<Self> {
+    pub(crate) fn start(more: &str, change: impl FnOnce(&mut Command)) -> Option<Self> {
         let (folder, port) = (Folder::new(), own_port());
         if !is_root() || !certificates(&folder, NAMES) {
             return None;
@@ -60,7 +60,7 @@ impl Rig {
     }
 
     /// Who answers at the control socket.
-    fn pid(&self) -> Option<u64> {
+    pub(crate) fn pid(&self) -> Option<u64> {
         let control = self.folder.join("host/control.sock");
         let words = ["status".as_ref(), "--json".as_ref(), "--control".as_ref()];
         let said = run(ringgate(words.into_iter().chain([control.as_os_str()])));
@@ -69,11 +69,11 @@ impl Rig {
     }
 
     /// How many trunks the gateway has seen.
-    fn trunks(&self) -> serde_json::Value {
+    pub(crate) fn trunks(&self) -> serde_json::Value {
         self.gateway.ask("/status").json()["agents"][0]["trunks"].clone()
     }
 
-    fn log(&self, name: &str) -> String {
+    pub(crate) fn log(&self, name: &str) -> String {
         std::fs::read_to_string(self.folder.join(name)).unwrap_or_default()
     }
 }
@@ -124,13 +124,9 @@ fn the_service_manager_follows_an_agent_whoever_starts_the_next_one() {
 /// Has a program take over from whoever listens at a socket, as if both were of the release before
 /// sections.
 fn take_over_as_before(words: [&OsStr; 3], socket: &Path, log: &Path) -> Ending {
-    let (ours, its) = Channel::pair().expect("a pair");
-    let mut command = ringgate(words);
-    command.args(["--take-over", "--predecessor-on-stdin"]).stdin(Stdio::from(its.into_fd()));
-    command.stdout(Stdio::null()).stderr(std::fs::File::create(log).expect("a log"));
-    let successor = Ending(command.spawn().expect("the binary was built"));
-    pass_changed(&ours, &Channel::connect(socket).expect("it listens"), as_before);
-    successor
+    let (successor, its) = successor(ringgate(words), log);
+    pass_changed(&its, &Channel::connect(socket).expect("it listens"), as_before);
+    Ending(successor)
 }
 
 #[test]
@@ -281,12 +277,12 @@ fn a_gateways_thread_that_comes_to_rest_too_late_is_named_and_its_trunk_begins_a
 }
 
 /// Has another process of the same release take over.
-fn upgraded(rig: &Rig) -> Heir {
+pub(crate) fn upgraded(rig: &Rig) -> Heir {
     let said = agent_upgrade(&rig.folder).succeeded();
     Heir(said.split(' ').nth(2).and_then(|pid| pid.parse().ok()).expect("it says which goes on"))
 }
 
-fn hold_by(command: &mut Command, told: Option<&String>) {
+pub(crate) fn hold_by(command: &mut Command, told: Option<&String>) {
     command.envs(told.map(|told| ("RINGGATE_HOLD", told)));
 }
 

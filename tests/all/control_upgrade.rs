@@ -1,6 +1,7 @@
 //! Handing a running gateway to the next process, with real processes: players, counters and links
 //! go on, and so does what the operator has said.
 
+use std::fmt::Write as _;
 use std::process::{Command, Stdio};
 
 use ringgate_os::process;
@@ -205,6 +206,32 @@ fn what_the_operator_has_drained_and_denied_stays_so() {
     let (code, said) = line.upgrade();
     assert!(code == Some(1) && said.contains("a signal has begun that"), "{said}");
     player.echo(b"to the end");
+}
+
+#[test]
+fn who_is_denied_is_kept_in_another_folder_too_and_by_another_user() {
+    let ways = [("other", ""), ("other", "user = \"nobody\"\n"), ("state", "user = \"nobody\"\n")];
+    let of_ordinary_users = &ways[..1];
+    for (dir, user) in if process::effective_uid() == 0 { &ways } else { of_ordinary_users } {
+        let mut line = Line::start(&text("mmsg"));
+        let tell = |line: &Line, words: [&str; 2]| {
+            let control = line.daemon.control();
+            let at = ["--control".as_ref(), control.as_os_str()];
+            run(ringgate(words.iter().map(AsRef::as_ref).chain(at))).succeeded()
+        };
+        tell(&line, ["deny", "192.0.2.0/24"]);
+        let mut other = text("mmsg");
+        write!(other.gateway, "state_dir = \"{dir}\"\n{user}").expect("strings grow");
+        line.daemon.rewrite(&other);
+        let (code, said) = line.upgrade();
+        assert_eq!(code, Some(0), "{said}\n{}", line.daemon.log());
+        let file = line.daemon.folder.join(dir).join("denied");
+        let kept = || std::fs::read_to_string(&file).unwrap_or_default();
+        wait_for("the file", || kept().contains("192.0.2.0/24").then_some(()));
+        // The answer waits for the file.
+        tell(&line, ["deny", "198.51.100.0/24"]);
+        assert!(kept().contains("198.51.100.0/24"), "{dir} {user}: {}", kept());
+    }
 }
 
 /// Puts a program in the place of the one that the daemon has been started by.

@@ -1,14 +1,10 @@
 //! Signals that reach a gateway while it is handed over: whoever has the gateway in the end obeys
 //! them.
 
-use std::os::fd::AsFd;
-use std::time::Duration;
+use ringgate_process::handover::Heard;
 
-use ringgate_os::clock;
-use ringgate_process::handover::{Channel, Heard};
-
-use crate::control_rig::{Game, KEY_HEX, PATIENCE, Player, wait_for};
-use crate::upgrade_rig::{Line, is_root, text};
+use crate::control_rig::{Game, KEY_HEX, Player, wait_for};
+use crate::upgrade_rig::{Line, is_root, pass_changed, pass_until, text};
 
 /// What the log says of a reload.
 const RELOADED: &str = "the config was read again";
@@ -75,23 +71,58 @@ fn a_reload_that_has_waited_for_a_hand_over_is_done_when_that_fails() {
     }
 }
 
-/// Passes on what the two say, until `is_enough` of something that the successor or the gateway has
-/// said: before that is passed on, unless it is the last word.
-fn pass_until(its: &Channel, gateway: &Channel, mut is_enough: impl FnMut(Heard) -> bool) {
-    let clock = clock::Clock::start();
-    while clock.now_ns() < PATIENCE.as_nanos() as u64 {
-        for (from, to) in [(its, gateway), (gateway, its)] {
-            let (heard, packet) = from.hear(Duration::from_millis(1));
-            let Some((message, fds)) = packet else { continue };
-            let is_enough = is_enough(heard);
-            if !is_enough || heard == Heard::Recorded {
-                let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-                to.say(&message, &fds).expect("it lives");
-            }
-            if is_enough {
-                return;
-            }
-        }
+#[test]
+fn a_gateway_that_is_told_to_end_meanwhile_leaves_nobody_behind() {
+    if !is_root() {
+        return;
     }
-    panic!("it takes too long");
+    // Nobody plays, so the drain is over at once. With the second signal nothing waits for it.
+    for (moment, is_twice) in [
+        (Heard::Hello, false),
+        (Heard::Prepared, false),
+        (Heard::Prepared, true),
+        (Heard::Read, false),
+    ] {
+        let mut line = Line::start(&text("mmsg"));
+        let (mut successor, its) = line.successor();
+        line.heirs.push(successor.id());
+        let gateway = line.connect();
+        pass_until(&its, &gateway, |heard| heard == moment);
+        line.daemon.signal("TERM");
+        if is_twice {
+            line.daemon.signal("INT");
+        }
+        pass_changed(&its, &gateway, |packet| packet);
+        assert_eq!(line.daemon.ended(), Some(0), "{moment:?}: {}", line.daemon.log());
+        let ended = wait_for("the successor's end", || successor.try_wait().expect("our child"));
+        let log = line.log("successor.log");
+        assert_eq!(ended.code(), Some(1), "{moment:?}: {log}");
+        assert!(log.contains("a signal has begun that"), "{moment:?}: {log}");
+    }
+}
+
+#[test]
+fn a_reload_that_has_waited_for_a_hand_over_is_answered_when_that_succeeds() {
+    if !is_root() {
+        return;
+    }
+    let mut line = Line::start(&text("mmsg"));
+    let (successor, its) = line.successor();
+    line.heirs.push(successor.id());
+    let gateway = line.connect();
+    std::thread::scope(|scope| {
+        let daemon = &line.daemon;
+        let mut asked = None;
+        pass_until(&its, &gateway, |heard| {
+            if heard == Heard::Prepared && asked.is_none() {
+                asked = Some(scope.spawn(|| daemon.post("/reload")));
+                let is_asked = || daemon.log().contains("asks for a reload").then_some(());
+                wait_for("the request", is_asked);
+            }
+            heard == Heard::Recorded
+        });
+        let answer = asked.expect("it has prepared").join().expect("an answer");
+        assert_eq!((answer.status, &*answer.body), (503, "stopping\n"));
+    });
+    assert_eq!(line.pid(), successor.id());
 }

@@ -2,6 +2,7 @@
 //! a test needs to do that or to get in between.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -71,14 +72,9 @@ impl Line {
 
     /// A successor that talks to us instead of the gateway.
     pub(crate) fn successor(&mut self) -> (Child, Channel) {
-        let (ours, its) = Channel::pair().expect("a pair");
         let config = self.daemon.folder.join("gate.toml");
         let log = self.daemon.folder.join("successor.log");
-        let mut command = ringgate(["run".as_ref(), "--config".as_ref(), config.as_os_str()]);
-        command.args(["--take-over", "--predecessor-on-stdin"]);
-        command.stdin(Stdio::from(its.into_fd())).stdout(Stdio::null());
-        command.stderr(std::fs::File::create(log).expect("a log"));
-        (command.spawn().expect("the binary was built"), ours)
+        successor(ringgate(["run".as_ref(), "--config".as_ref(), config.as_os_str()]), &log)
     }
 
     /// A successor that comes by itself, as root would start it in a shell of its own. Waits until
@@ -111,6 +107,14 @@ impl Line {
     pub(crate) fn log(&self, name: &str) -> String {
         std::fs::read_to_string(self.daemon.folder.join(name)).unwrap_or_default()
     }
+}
+
+/// A program that takes over from whoever is at the end that comes with it.
+pub(crate) fn successor(mut command: Command, log: &Path) -> (Child, Channel) {
+    let (ours, its) = Channel::pair().expect("a pair");
+    command.args(["--take-over", "--predecessor-on-stdin"]).stdin(Stdio::from(its.into_fd()));
+    command.stdout(Stdio::null()).stderr(std::fs::File::create(log).expect("a log"));
+    (command.spawn().expect("the binary was built"), ours)
 }
 
 impl Drop for Line {
@@ -154,6 +158,31 @@ pub(crate) fn pass_changed(
         }
     }
     panic!("neither has ended");
+}
+
+/// Passes on what the two say, until `is_enough` of something that the successor or the gateway has
+/// said: before that is passed on, unless it is the last word.
+pub(crate) fn pass_until(
+    its: &Channel,
+    gateway: &Channel,
+    mut is_enough: impl FnMut(Heard) -> bool,
+) {
+    let clock = clock::Clock::start();
+    while clock.now_ns() < PATIENCE.as_nanos() as u64 {
+        for (from, to) in [(its, gateway), (gateway, its)] {
+            let (heard, packet) = from.hear(Duration::from_millis(1));
+            let Some((message, fds)) = packet else { continue };
+            let is_enough = is_enough(heard);
+            if !is_enough || heard == Heard::Recorded {
+                let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+                to.say(&message, &fds).expect("it lives");
+            }
+            if is_enough {
+                return;
+            }
+        }
+    }
+    panic!("it takes too long");
 }
 
 /// Has the first word not tell that the successor reads sections.

@@ -236,8 +236,9 @@ ringgate_core::told! {
 }
 
 impl Used {
-    /// What a process before has remembered.
-    pub fn adopt(&mut self, before: impl IntoIterator<Item = (String, u64)>) {
+    /// What a process before has remembered, and how late it was there.
+    pub fn adopt(&mut self, before: impl IntoIterator<Item = (String, u64)>, latest_s: u64) {
+        self.latest_s = self.latest_s.max(latest_s);
         let before =
             before.into_iter().filter_map(|(id, until_s)| Some((Name::new(&id)?, until_s)));
         self.until.extend(before);
@@ -246,6 +247,11 @@ impl Used {
     /// What the next process has to remember.
     pub fn handed(&self) -> Vec<(String, u64)> {
         self.until.iter().map(|(id, until_s)| (id.to_string(), *until_s)).collect()
+    }
+
+    /// How late it was when it was asked last, in seconds since 1970.
+    pub const fn latest_s(&self) -> u64 {
+        self.latest_s
     }
 
     /// Whether a question that was asked then is to be answered. It is remembered that it was.
@@ -322,9 +328,15 @@ mod tests {
         let mut used = Used::default();
         assert_eq!(used.admit(&id(1), NOW_S, NOW_S), Ok(()));
         let mut next = Used::default();
-        next.adopt(used.handed());
+        next.adopt(used.handed(), used.latest_s());
         assert_eq!(next.admit(&id(1), NOW_S, NOW_S + 1), Err(NotNow::Used));
         assert_eq!(next.admit(&id(2), NOW_S, NOW_S + 1), Ok(()));
+        // What was forgotten stays too old for the one after that, wherever its clock is.
+        let later_s = NOW_S + LIFE_S + 2;
+        assert_eq!(next.admit(&id(3), later_s, later_s), Ok(()));
+        let mut last = Used::default();
+        last.adopt(next.handed(), next.latest_s());
+        assert_eq!(last.admit(&id(1), NOW_S, NOW_S), Err(NotNow::Clocks(LIFE_S + 2)));
     }
 
     #[test]

@@ -46,9 +46,9 @@ mod taking;
 pub use channel::Channel;
 pub use envelope::{Envelope, Part};
 pub use extent::Extent;
-pub use giving::{Gives, Giving, Offers, Pause};
+pub use giving::{Gives, Giving, Offers, Pause, Recall};
 pub use message::{Message, Moment};
-pub use program::{Program, may_hand_over};
+pub use program::{Program, drains, may_hand_over};
 pub use steps::Heard;
 pub use taking::{Before, Taken, Takes, take_over};
 

@@ -16,7 +16,8 @@ mod site;
 
 pub use access::{AccessRefusal, IsToken, Right, Rules, Several, Visitor, bearer, note, only};
 pub use answer::{
-    Answer, Content, JSON, NotDone, Reply, SCHEMA, as_json, document, text, typed, verdict,
+    Answer, Content, JSON, NotDone, Reply, SCHEMA, as_json, document, stopping, text, typed,
+    verdict,
 };
 pub use object::{Maybe, PageField};
 pub use query::{Query, wrong};

@@ -30,7 +30,8 @@ pub(super) fn open(gateway: &Gateway) -> Result<State, Failure> {
             tracing::info!(
                 "{why}; who is denied and which tokens are used is forgotten at a restart"
             );
-            return Ok(State { folder: Err(why), kept: Kept::default(), spent: None });
+            let (folder, kept) = (Err(why), Kept::default());
+            return Ok(State { folder, kept, is_from_elsewhere: false, spent: None });
         }
     };
     let kept = read(&folder).map_err(|why| {
@@ -41,7 +42,7 @@ pub(super) fn open(gateway: &Gateway) -> Result<State, Failure> {
         ))
     })?;
     let spent = spent_files(&folder);
-    let mut state = State { folder: Ok(folder), kept, spent };
+    let mut state = State { folder: Ok(folder), kept, is_from_elsewhere: false, spent };
     tell(&mut state, path);
     Ok(state)
 }

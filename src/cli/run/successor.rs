@@ -179,7 +179,10 @@ impl<'a> Successor<'a> {
         let sockets = with_rows(sockets, fds)?;
         let kept = text::read(denied.as_bytes())
             .map_err(|why| format!("cannot read who is denied: {why}"))?;
-        let state = State { folder, kept, spent };
+        let is_from_elsewhere = facts.state_dir.as_ref() != Some(&self.config().gateway.state_dir);
+        let state = State { folder, kept, is_from_elsewhere, spent };
+        // It is root's or its own already, so the predecessor can write there all the same.
+        privileges::give_state(self.privileges, &state)?;
         let joining = self.joining.take();
         let denied = state.denied(joining.as_ref());
         let leaving = heir.leaving().to_vec();

@@ -4,6 +4,7 @@ use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::Shared;
+use ringgate_process::handover::{Recall, drains};
 use ringgate_process::pages::asked::Draining;
 
 /// Whether the agent waits for its end.
@@ -13,10 +14,32 @@ pub(super) struct Drain {
     until_ns: Option<u64>,
     /// Who has sent a signal waits for the end.
     is_by_signal: bool,
+    /// What ends the conversation with a process that prepares to go on.
+    recall: Option<Recall>,
+}
+
+/// A drain that nobody can begin or take back meanwhile, nor a hand-over.
+pub(super) type DrainHeld<'a> = MutexGuard<'a, Drain>;
+
+impl Drain {
+    /// Nobody takes over from an agent that drains.
+    pub(super) fn check_none(&self) -> Result<(), String> {
+        self.until_ns.map_or(Ok(()), |_| Err(self.why_not_handed_over()))
+    }
+
+    fn why_not_handed_over(&self) -> String {
+        drains("agent", self.is_by_signal)
+    }
+
+    /// Notes what a drain has to end first, once there is none.
+    pub(super) fn set_recall(&mut self, recall: Option<Recall>) {
+        self.recall = recall;
+    }
 }
 
 impl Shared {
-    fn drain(&self) -> MutexGuard<'_, Drain> {
+    /// Behind the barrier of a hand-over this waits for its end.
+    pub(super) fn drain(&self) -> DrainHeld<'_> {
         self.drain.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -25,18 +48,21 @@ impl Shared {
         self.drain().until_ns.is_some()
     }
 
-    /// Whether it has waited for its end, and nobody plays any more, or the time is over.
+    /// Whether it has waited for its end, and nobody plays any more, or the time is over. Nobody
+    /// prepares to go on by then: who did was recalled.
     pub(super) fn has_drained(&self) -> bool {
         let Some(until_ns) = self.drain().until_ns else { return false };
+        if self.is_being_handed_over() {
+            return false;
+        }
         self.agent.clock().now_ns() >= until_ns || self.agent.view().players() == 0
     }
 
     /// Somebody has sent a signal, and waits for the end.
     pub(super) fn drain_by_signal(&self) {
-        if !self.is_handed_over() {
-            self.begin_drain(None);
-        }
         self.drain().is_by_signal = true;
+        // Where another process goes on, that is told of the signal.
+        self.begin_drain(None);
     }
 
     /// Whether somebody has sent a signal to end.
@@ -45,11 +71,14 @@ impl Shared {
     }
 
     /// Begins a drain, or gives one that is under way another deadline. How many players there are,
-    /// and for how many milliseconds they may stay.
-    pub(super) fn begin_drain(&self, deadline: Option<Duration>) -> Draining {
+    /// and for how many milliseconds they may stay; `None` where another process goes on.
+    pub(super) fn begin_drain(&self, deadline: Option<Duration>) -> Option<Draining> {
         let players = self.agent.view().players();
         let now_ns = self.agent.clock().now_ns();
         let mut drain = self.drain();
+        if self.is_handed_over() {
+            return None;
+        }
         let until_ns = match (drain.until_ns, deadline) {
             (Some(until_ns), None) => until_ns,
             _ => {
@@ -65,19 +94,27 @@ impl Shared {
             }
         };
         drain.until_ns = Some(until_ns);
+        if let Some(recall) = &drain.recall {
+            recall.recall(drain.why_not_handed_over());
+        }
         self.news.notify_one();
         let left_ms = until_ns.saturating_sub(now_ns) / NS_PER_MS;
-        Draining { sessions: players as u64, left_ms }
+        Some(Draining { sessions: players as u64, left_ms })
     }
 
-    /// Takes a drain back. Not one that a signal has begun. Whether there was one.
-    pub(super) fn end_drain(&self) -> Result<bool, &'static str> {
+    /// Takes a drain back. Not one that a signal has begun. Whether there was one; `None` where
+    /// another process goes on.
+    pub(super) fn end_drain(&self) -> Option<Result<bool, &'static str>> {
         let mut drain = self.drain();
+        if self.is_handed_over() {
+            return None;
+        }
         if drain.is_by_signal {
-            return Err("a signal has begun this drain, and whoever sent it waits for the end");
+            let why = "a signal has begun this drain, and whoever sent it waits for the end";
+            return Some(Err(why));
         }
         if drain.until_ns.take().is_none() {
-            return Ok(false);
+            return Some(Ok(false));
         }
         self.agent.undrain();
         if let Some(member) = self.fleet.get() {
@@ -85,7 +122,7 @@ impl Shared {
         }
         self.notifier.ready();
         tracing::info!(event = "undrain", "players are taken in again");
-        Ok(true)
+        Some(Ok(true))
     }
 }
 

@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 use ringgate_os::clock::Clock;
 use ringgate_process::handover::entrance::next_successor;
 use ringgate_process::handover::{
-    self, Before, Channel, Envelope, Extent, Gives, Giving, Message, Moment, Offers, Takes,
+    self, Before, Channel, Envelope, Extent, Gives, Giving, Message, Moment, Offers, Recall, Takes,
     may_hand_over,
 };
 use ringgate_process::systemd::ServiceManager;
@@ -28,6 +28,7 @@ use serde::{Deserialize, Serialize};
 use tokio::net::UnixListener;
 
 use super::Shared;
+use super::draining::DrainHeld;
 use crate::hosting::{Heirloom, Prepared, Resting};
 use ringgate_process::pages::asked::{HandedOver, Upgraded};
 
@@ -109,7 +110,6 @@ pub(super) async fn hand_over(shared: &Arc<Shared>, come: Option<Channel>) -> Up
                 pause_us,
                 "process {pid} has taken the agent over after {pause_us} us"
             );
-            shared.handed_to.store(*pid, Ordering::Relaxed);
             shared.news.notify_one();
         }
         Err(why) => {
@@ -144,25 +144,46 @@ fn try_hand_over(shared: &Shared, come: Option<Channel>) -> Upgraded {
         }
     };
     let mut giving = Giving::new("agent", channel, child);
-    let mut agent = Leaving { shared, fleet: None, has_copied: false, threads: None };
-    let pause = giving.converse(&mut agent).then(|| giving.hand_over(&mut agent)).flatten();
-    let Leaving { fleet, threads, .. } = agent;
+    let mut agent =
+        Leaving { shared, fleet: None, has_copied: false, threads: None, drain_held: None };
+    let may = giving.recall().and_then(|recall| may_go_on(shared, recall));
+    let pause = match may {
+        Ok(()) => giving.converse(&mut agent).then(|| giving.hand_over(&mut agent)).flatten(),
+        Err(why) => {
+            giving.explain(why);
+            None
+        }
+    };
+    let Leaving { fleet, threads, drain_held, .. } = agent;
     let Some(pause) = pause else {
-        drop((fleet, threads));
+        drop((fleet, threads, drain_held));
+        shared.drain().set_recall(None);
         return Err(giving.part());
     };
+    let pid = giving.successor().map_or(0, |it| it.pid);
+    // Before anybody who waits can change anything here.
+    shared.handed_to.store(pid, Ordering::Relaxed);
+    drop(drain_held);
+    shared.drain().set_recall(None);
     threads.into_iter().for_each(AtRest::leave);
     fleet.into_iter().for_each(Resting::leave);
-    let pid = giving.successor().map_or(0, |it| it.pid);
     Ok(HandedOver { pid, pause_us: pause.us() })
+}
+
+/// A drain that begins from now on ends the conversation.
+fn may_go_on(shared: &Shared, recall: Recall) -> Result<(), String> {
+    let mut drain = shared.drain();
+    drain.check_none()?;
+    drain.set_recall(Some(recall));
+    Ok(())
 }
 
 fn may_begin(shared: &Shared, has_come: bool) -> Result<(), String> {
     may_hand_over(shared.is_confined, has_come)?;
-    if shared.is_draining() || shared.handed_to.load(Ordering::Relaxed) != 0 {
-        return Err("the agent ends".to_owned());
+    if shared.is_handed_over() {
+        return Err("another process has the agent now".to_owned());
     }
-    Ok(())
+    shared.drain().check_none()
 }
 
 /// An agent on its way to another process.
@@ -172,6 +193,8 @@ struct Leaving<'a> {
     fleet: Option<Resting>,
     has_copied: bool,
     threads: Option<AtRest>,
+    /// From the barrier on no drain begins.
+    drain_held: Option<DrainHeld<'a>>,
 }
 
 impl Offers for Leaving<'_> {
@@ -218,6 +241,9 @@ impl Gives for Leaving<'_> {
     }
 
     fn freeze(&mut self) -> Result<(), String> {
+        let drain = self.shared.drain();
+        drain.check_none()?;
+        self.drain_held = Some(drain);
         self.threads = Some(self.shared.agent.rest()?);
         Ok(())
     }

@@ -4,8 +4,8 @@
 //! that is not in the file any more gets nobody new and keeps its players, and a gateway keeps them
 //! for `drain_timeout`. What cannot change while the agent runs is named, all of it in one answer.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use super::Shared;
 use crate::config::{Accepted, Changes, Compared, Field, HostConfig, Link};
@@ -30,31 +30,34 @@ impl Live {
 }
 
 /// Reads the file again, and goes by it if that is possible; only finds out whether it is, in a dry
-/// run.
-pub(super) async fn run(shared: Arc<Shared>, is_dry: bool) -> Outcome {
+/// run. `None` where another process has the agent, and reads it.
+pub(super) async fn run(shared: Arc<Shared>, is_dry: bool) -> Option<Outcome> {
     // Files may lie on slow disks, and pages are served meanwhile.
     let work = tokio::task::spawn_blocking(move || shared.reload(is_dry));
-    work.await.unwrap_or_else(|_| Err(vec!["a thread has panicked".to_owned()]))
+    work.await.unwrap_or_else(|_| Some(Err(vec!["a thread has panicked".to_owned()])))
 }
 
 impl Shared {
-    fn reload(&self, is_dry: bool) -> Outcome {
+    fn reload(&self, is_dry: bool) -> Option<Outcome> {
         // Nothing changes under a hand-over, which takes a moment.
-        let _turn = self.handing.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if self.is_draining() {
-            return Err(vec!["the agent is draining".to_owned()]);
+        let _turn = self.handing.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.is_handed_over() {
+            return None;
         }
-        if self.handed_to.load(Ordering::Relaxed) != 0 {
-            return Err(vec!["another process has the agent now".to_owned()]);
+        if !is_dry {
+            self.is_told_to_reload.store(false, Ordering::Relaxed);
+        }
+        if self.is_draining() {
+            return Some(Err(vec!["the agent is draining".to_owned()]));
         }
         if is_dry {
-            return self.prepare().map(|prepared| prepared.changes);
+            return Some(self.prepare().map(|prepared| prepared.changes));
         }
         self.notifier.reloading();
         let outcome = self.prepare().and_then(|prepared| self.adopt(prepared));
         self.notifier.ready();
         self.live().reloads.note(&outcome);
-        outcome
+        Some(outcome)
     }
 
     /// Does everything that may fail and that nobody sees.

@@ -100,6 +100,8 @@ impl Book {
                 None => Speaker::File,
             };
             let standing = Standing::from_u8(standing);
+            // Whose another name is may have been asked in vain so far.
+            let is_looked = written.is_some() || by == Speaker::File;
             self.go_on_with_row(
                 Row {
                     what,
@@ -108,7 +110,7 @@ impl Book {
                     standing,
                     uid: None,
                     has_linked: true,
-                    is_looked: true,
+                    is_looked,
                     joins,
                 },
                 filed,
@@ -237,6 +239,22 @@ mod tests {
         assert_eq!(go_on(&mut book, before.hand_over()), Ok(()));
         assert_eq!(book.standing(4), Some(Standing::NameInConfig));
         assert_eq!(book.standing_of("come"), Some(Standing::Registered));
+    }
+
+    #[test]
+    fn a_name_that_nobody_has_looked_at_is_looked_at_by_the_next_process() {
+        let mut before = book(&["filed"]);
+        before.look_first();
+        before.file(said("filed"));
+        before.announce(4, said("come")).expect("nothing is in its way");
+        let mut book = book(&["filed"]);
+        assert_eq!(go_on(&mut book, before.hand_over()), Ok(()));
+        book.look_first();
+        assert_eq!(book.to_look(false), ["come".to_owned()].into());
+        let told = |book: &mut Book| book.wishes(10_000, &counted()).len();
+        assert_eq!(told(&mut book), 1, "only the file's own");
+        assert!(!book.looked("come", None));
+        assert_eq!(told(&mut book), 2);
     }
 
     /// A process that is of an agent before its names were somebody's is taken as it is.

@@ -132,10 +132,20 @@ impl Channel {
         }
     }
 
+    /// A second end on this side, by which another thread may end what is heard here.
+    pub fn second(&self) -> io::Result<Self> {
+        Ok(Self { socket: self.socket.try_clone()? })
+    }
+
+    /// Lets no further message in: whoever waits for one hears that nothing more comes.
+    pub fn hear_no_more(&self) {
+        let _ = self.socket.shutdown(std::net::Shutdown::Read);
+    }
+
     /// Lets no further message in, and says whether the peer has taken the gateway with one that
     /// was in already.
     pub fn shut_door(&self) -> Heard {
-        let _ = self.socket.shutdown(std::net::Shutdown::Read);
+        self.hear_no_more();
         for _ in 0..QUEUED_MAX {
             match self.hear(Duration::from_millis(1)).0 {
                 Heard::Taken => return Heard::Taken,

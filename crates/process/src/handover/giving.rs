@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::Child;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ringgate_os::clock::Clock;
@@ -55,6 +56,24 @@ pub struct Giving {
     /// What the successor reads when it comes to it, and would be wiped.
     kept: Vec<Writing>,
     why: String,
+    recalled: Arc<OnceLock<String>>,
+}
+
+/// Ends a conversation before the barrier, from another thread than the one that talks: this
+/// process is told to end, so nobody is to take over from it.
+#[derive(Debug)]
+pub struct Recall {
+    channel: Channel,
+    why: Arc<OnceLock<String>>,
+}
+
+impl Recall {
+    /// Has the two part, for this reason. Not behind the barrier, where another word decides.
+    pub fn recall(&self, why: String) {
+        // The first reason is the one that is told.
+        let _ = self.why.set(why);
+        self.channel.hear_no_more();
+    }
 }
 
 /// What a successor says of itself.
@@ -109,8 +128,14 @@ impl Giving {
     /// has started, or one that has come by itself.
     pub fn new(role: &'static str, channel: Channel, child: Option<Child>) -> Self {
         let (giver, step) = Giver::new();
-        let (kept, why) = (Vec::new(), String::new());
-        Self { role, channel, child, giver, step, successor: None, kept, why }
+        let (kept, why, recalled) = (Vec::new(), String::new(), Arc::default());
+        Self { role, channel, child, giver, step, successor: None, kept, why, recalled }
+    }
+
+    /// What ends the conversation from beside.
+    pub fn recall(&self) -> Result<Recall, String> {
+        let channel = self.channel.second().map_err(|why| why.to_string())?;
+        Ok(Recall { channel, why: Arc::clone(&self.recalled) })
     }
 
     /// Who takes over, once that has spoken.
@@ -218,6 +243,9 @@ impl Giving {
 
     /// It is not to be: says why, if anybody hears it, and returns that.
     pub fn part(mut self) -> String {
+        if let Some(why) = self.recalled.get() {
+            self.why.clone_from(why);
+        }
         let _ = self.channel.say(&Message::refused(&self.why), &[]);
         if let Some(child) = &mut self.child {
             // It is not the owner, and would find that out by itself.

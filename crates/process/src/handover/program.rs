@@ -40,6 +40,15 @@ pub fn may_hand_over(is_confined: bool, has_come: bool) -> Result<(), String> {
     }
 }
 
+/// Why nobody takes over from a "gateway", or an "agent", that drains.
+pub fn drains(role: &str, is_by_signal: bool) -> String {
+    if is_by_signal {
+        format!("the {role} drains and ends then: a signal has begun that")
+    } else {
+        format!("the {role} drains; `ringgate undrain` takes that back")
+    }
+}
+
 /// Its container ends with it.
 const FIRST_PROCESS: u32 = 1;
 

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -297,6 +298,62 @@ fn whatever_fails_on_either_side_both_say_why_and_the_predecessor_goes_on() {
         let why = format!("the successor will not: it cannot {at}");
         assert_eq!(given.expect_err("it goes on"), why);
     }
+}
+
+/// A successor that prepares until it is let go on.
+struct Slow {
+    prepares: mpsc::Sender<()>,
+    go_on: mpsc::Receiver<()>,
+    new: New,
+}
+
+impl Takes for Slow {
+    const ROLE: &'static str = New::ROLE;
+
+    fn prepare(&mut self, offered: &mut Envelope) -> Result<(), String> {
+        self.new.prepare(offered)?;
+        self.prepares.send(()).expect("the test waits");
+        self.go_on.recv().map_err(|why| why.to_string())
+    }
+
+    fn read(&mut self, lent: Option<&mut Envelope>, ahead: &Extent) -> Result<(), String> {
+        self.new.read(lent, ahead)
+    }
+
+    fn read_rest(&mut self, given: Option<&mut Envelope>, rest: &Extent) -> Result<(), String> {
+        self.new.read_rest(given, rest)
+    }
+
+    fn finish(&mut self) -> Result<(), String> {
+        self.new.finish()
+    }
+
+    fn sort(&self, moment: Moment, before: Before) -> Result<Envelope, String> {
+        self.new.sort(moment, before)
+    }
+}
+
+#[test]
+fn a_predecessor_that_is_told_to_end_parts_at_once_and_both_say_that() {
+    let (ours, its) = Channel::pair().expect("a pair");
+    let ((prepares, prepared), (let_go, go_on)) = (mpsc::channel(), mpsc::channel());
+    let mut slow = Slow { prepares, go_on, new: New::default() };
+    let (mut old, why) = (Old::default(), "it is told to end");
+    thread::scope(|scope| {
+        let taken = scope.spawn(move || take_over(&its, &mut slow));
+        let mut giving = Giving::new("number", ours, None);
+        let recall = giving.recall().expect("a descriptor");
+        scope.spawn(move || {
+            prepared.recv().expect("it prepares");
+            recall.recall(why.to_owned());
+            recall.recall("for another reason".to_owned());
+        });
+        assert!(!giving.converse(&mut old), "the successor has not said that it has prepared");
+        assert_eq!(giving.part(), why);
+        let_go.send(()).expect("it waits");
+        assert_eq!(taken.join().expect("it does not panic"), Err(why.to_owned()));
+    });
+    assert_eq!(old.did, ["offer"]);
 }
 
 fn sealed() -> (Vec<u8>, Vec<OwnedFd>) {

@@ -17,6 +17,11 @@ pub type Answer = Response<Content>;
 /// What a request is answered that is not done.
 pub type NotDone = (StatusCode, String);
 
+/// What a request is answered by a process that has nothing to change any more.
+pub fn stopping() -> NotDone {
+    (StatusCode::SERVICE_UNAVAILABLE, "stopping\n".to_owned())
+}
+
 /// What becomes of a request.
 pub type Reply = Result<Answer, NotDone>;
 
