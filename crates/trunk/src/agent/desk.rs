@@ -254,6 +254,7 @@ impl Desk {
         self.look_after_ends(now_ns);
         self.dial(now_ns);
         self.flush(now_ns);
+        self.part_from_gateway(now_ns);
         self.settle(now_ns);
         if now_ns >= self.show_due_ns || !self.asked.is_empty() {
             self.show_due_ns = now_ns + publishing::period_ns(SHOW_NS);
@@ -316,9 +317,11 @@ impl Desk {
         }
     }
 
-    /// Until when players may play here; `None` while there is no end in sight.
+    /// Until when players may play here; `None` while there is no end in sight. Where the gateway is
+    /// not connected, nobody plays by it, and sessions that others have go on.
     fn ends_ns(&self) -> Option<u64> {
-        self.drains_until_ns.into_iter().chain(self.leaves_until_ns).min()
+        let leaves_until_ns = self.leaves_until_ns.filter(|_| self.trunk.is_some());
+        self.drains_until_ns.into_iter().chain(leaves_until_ns).min()
     }
 
     /// Says so.
@@ -331,10 +334,35 @@ impl Desk {
         self.show_due_ns = now_ns;
     }
 
-    /// Whether it has left its gateway: nobody plays any more, or the time is over.
+    /// Whether it has left its gateway: nobody plays any more, or the time is over. Where game
+    /// processes here know sessions that another gateway has, or may take, the thread stays for
+    /// those.
     fn has_left_gateway(&self) -> bool {
         let is_over = |until_ns| self.now_ns() >= until_ns || self.players() == 0;
-        self.leaves_until_ns.is_some_and(is_over)
+        self.leaves_until_ns.is_some_and(is_over) && !self.is_home_of_others()
+    }
+
+    fn is_home_of_others(&self) -> bool {
+        self.shared.arbitration.is_home_of_others(&self.worker_numbers())
+    }
+
+    fn worker_numbers(&self) -> Vec<usize> {
+        self.stations.iter().map(Station::worker).collect()
+    }
+
+    /// Ends the trunk once nobody may play by the gateway any more, though the thread stays.
+    fn part_from_gateway(&mut self, now_ns: u64) {
+        let is_over = self.leaves_until_ns.is_some_and(|until_ns| now_ns >= until_ns);
+        if is_over && self.trunk.is_some() && self.is_home_of_others() {
+            self.say_goodbye(now_ns);
+        }
+    }
+
+    fn say_goodbye(&mut self, now_ns: u64) {
+        if let Some(trunk) = &mut self.trunk {
+            trunk.flush(&self.epoll, now_ns);
+            trunk.say_goodbye(Reason::ShuttingDown);
+        }
     }
 
     fn players(&self) -> usize {
@@ -745,10 +773,7 @@ impl Desk {
 
     fn stop(mut self) {
         let now_ns = self.now_ns();
-        if let Some(trunk) = &mut self.trunk {
-            trunk.flush(&self.epoll, now_ns);
-            trunk.say_goodbye(Reason::ShuttingDown);
-        }
+        self.say_goodbye(now_ns);
         self.each_station(now_ns, |station, around, _| {
             station.dismiss(GoodbyeReason::Shutdown, around, |_| ());
         });
@@ -929,3 +954,6 @@ const CROSSING_BYTES: usize = RELEASE_BYTES;
 
 /// How soon it is looked whether that has become less.
 const HELD_NS: u64 = 2_000_000;
+
+#[cfg(test)]
+mod tests;

@@ -532,9 +532,11 @@ impl Station {
         relay.drain(left_ms, |action| hands.act(action, &mut wish));
     }
 
-    /// The agent goes on.
+    /// The agent goes on, if that was said.
     pub(crate) fn undrain(&mut self, around: &mut Around<'_>, mut wish: impl FnMut(Wish<'_>)) {
-        self.drains_until_ns = None;
+        if self.drains_until_ns.take().is_none() {
+            return;
+        }
         let Self { at, relay, ends, written, served, .. } = self;
         let mut hands = Hands { at: *at, ends, written, served, around };
         relay.undrain(|action| hands.act(action, &mut wish));

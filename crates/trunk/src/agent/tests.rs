@@ -182,14 +182,14 @@ impl Drop for Rig {
     }
 }
 
-fn written(write: impl Fn(&mut Writer<'_>) -> bool) -> Vec<u8> {
+pub(super) fn written(write: impl Fn(&mut Writer<'_>) -> bool) -> Vec<u8> {
     let mut bytes = vec![0; 16_384];
     let mut writer = Writer::new(&mut bytes);
     assert!(write(&mut writer), "it has room");
     writer.bytes().to_vec()
 }
 
-fn only(record: &[u8]) -> Frame<'_> {
+pub(super) fn only(record: &[u8]) -> Frame<'_> {
     Frames::new(record).next().expect("one").expect("own")
 }
 
@@ -210,16 +210,16 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("text")
 }
 
-fn bundle(name: &str, uids: Vec<u32>) -> Backend {
+pub(super) fn bundle(name: &str, uids: Vec<u32>) -> Backend {
     Backend { name: name.to_owned(), link: Link::Bundle(Allowed { uids, gids: Vec::new() }) }
 }
 
-fn udp(name: &str, server: &UdpSocket) -> Backend {
+pub(super) fn udp(name: &str, server: &UdpSocket) -> Backend {
     let SocketAddr::V4(address) = server.local_addr().expect("bound") else { panic!("IPv4") };
     Backend { name: name.to_owned(), link: Link::Udp(address) }
 }
 
-fn server() -> UdpSocket {
+pub(super) fn server() -> UdpSocket {
     let server = UdpSocket::bind("127.0.0.1:0").expect("loopback");
     server.set_nonblocking(true).expect("a live socket");
     server

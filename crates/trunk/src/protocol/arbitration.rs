@@ -319,6 +319,16 @@ impl Arbitration {
         home.is_some_and(|it| (it.worker, it.session) == (worker, session))
     }
 
+    /// Whether a session is known at one of these local workers that no gateway of theirs has:
+    /// another one does, or may take it.
+    pub fn is_home_of_others(&self, workers: &[usize]) -> bool {
+        let is_there = |worker: usize| workers.contains(&worker);
+        self.lock().known.values().any(|known| {
+            known.home.is_some_and(|home| is_there(home.worker))
+                && known.seat.is_none_or(|seat| !is_there(seat.worker))
+        })
+    }
+
     /// The game process ends a session that no connected gateway has.
     pub fn end(&self, id: [u8; 16]) {
         let id = ClusterId(id);
