@@ -338,8 +338,13 @@ impl Desk {
     /// processes here know sessions that another gateway has, or may take, the thread stays for
     /// those.
     fn has_left_gateway(&self) -> bool {
-        let is_over = |until_ns| self.now_ns() >= until_ns || self.players() == 0;
+        let is_over = |until_ns| self.now_ns() >= until_ns || !self.has_players();
         self.leaves_until_ns.is_some_and(is_over) && !self.is_home_of_others()
+    }
+
+    /// Whether anybody plays by the gateway, or at a link of the thread's.
+    fn has_players(&self) -> bool {
+        self.players() > 0 || self.shared.arbitration.has_seats(&self.worker_numbers())
     }
 
     fn is_home_of_others(&self) -> bool {
@@ -780,6 +785,8 @@ impl Desk {
         self.flush(now_ns);
         for worker in self.stations.iter().map(Station::worker) {
             self.shared.crossings.remove(worker);
+            // What game processes know at other threads waits for another gateway, or for its end.
+            self.shared.arbitration.lose(worker);
             self.shared.book.give_back(worker);
         }
         // What was counted outlives it.

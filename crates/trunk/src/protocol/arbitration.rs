@@ -319,6 +319,12 @@ impl Arbitration {
         home.is_some_and(|it| (it.worker, it.session) == (worker, session))
     }
 
+    /// Whether a gateway of these local workers has a session.
+    pub fn has_seats(&self, workers: &[usize]) -> bool {
+        let is_there = |seat: Seat| workers.contains(&seat.worker);
+        self.lock().known.values().any(|known| known.seat.is_some_and(is_there))
+    }
+
     /// Whether a session is known at one of these local workers that no gateway of theirs has:
     /// another one does, or may take it.
     pub fn is_home_of_others(&self, workers: &[usize]) -> bool {

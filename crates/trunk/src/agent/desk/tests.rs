@@ -247,3 +247,29 @@ fn a_thread_that_has_left_its_gateway_stays_for_sessions_that_another_one_has() 
     second.say(|writer| writer.closed(there(), CloseReason::PlayerLeft));
     first.until("it ends with the session", Desk::has_left_gateway);
 }
+
+#[test]
+fn a_session_whose_gateway_is_taken_out_is_taken_by_another_one_or_ends() {
+    let own = process::effective_uid();
+    for is_closed in [true, false] {
+        let agent = Agent::new("taken-out", vec![bundle("arena-1", vec![own])]);
+        let arbitration = &agent.shared.arbitration;
+        arbitration.pass_time(1000, 0);
+        let ([mut first, mut second], game) = agent.with_a_session_taken_over();
+        second.tell(Command::Leave { until_ns: u64::MAX });
+        assert!(!second.desk.has_left_gateway(), "somebody plays by it");
+        second.tell(Command::Leave { until_ns: 0 });
+        assert!(second.desk.has_left_gateway());
+        second.desk.stop();
+        assert_eq!(arbitration.counts(), [1, 1, 1], "it waits for another gateway");
+        if is_closed {
+            let session = SessionId::new(first.desk.stations[0].worker(), 9);
+            send(&game, &written(|writer| writer.close(session, CloseReason::Kicked)));
+            first.until("it ends", |desk| desk.shared.arbitration.counts() == [0, 0, 1]);
+        } else {
+            assert_eq!(arbitration.pass_time(1014, 14), []);
+            let ended = arbitration.pass_time(1016, 16);
+            assert_eq!(ended.len(), 1);
+        }
+    }
+}
