@@ -561,7 +561,9 @@ impl Station {
             }
         }
         let servers = around.servers.as_ref().map_or(0, |servers| servers.all().len());
-        for server in 0..servers.min(self.served.len()) {
+        // More than the config has, where one that it had is still at a link of another station.
+        self.served.resize(self.served.len().max(servers), Served::default());
+        for server in 0..servers {
             self.keep_server(server, around, &mut wish);
         }
     }

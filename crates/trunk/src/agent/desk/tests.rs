@@ -15,7 +15,7 @@ use ringgate_os::clock::sleep;
 use ringgate_os::process;
 
 use super::*;
-use crate::agent::tests::{bundle, written};
+use crate::agent::tests::{bundle, server, udp, written};
 use crate::protocol::tls::{self, fixtures};
 
 /// Whoever is slower than this waits for something that does not come.
@@ -272,4 +272,19 @@ fn a_session_whose_gateway_is_taken_out_is_taken_by_another_one_or_ends() {
             assert_eq!(ended.len(), 1);
         }
     }
+}
+
+#[test]
+fn a_server_that_a_reload_has_replaced_is_served_by_lanes_that_come_later() {
+    let sockets = [server(), server()];
+    let agent = Agent::new("replaced", vec![udp("any-1", &sockets[0])]);
+    let mut thread = agent.thread("gate-1.invalid:7");
+    thread.begin(1, 1);
+    thread.rise();
+    thread.until("the first one is linked", |desk| desk.stations[0].has_server(0));
+    thread.tell(Command::Backends(vec![udp("any-1", &sockets[1])].into()));
+    thread.until("the next one is linked", |desk| desk.stations[0].has_server(1));
+    thread.begin(2, 1);
+    thread.rise();
+    thread.until("the other lane has it, too", |desk| desk.stations[1].has_server(1));
 }
