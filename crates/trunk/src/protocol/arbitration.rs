@@ -335,17 +335,10 @@ impl Arbitration {
         })
     }
 
-    /// The game process ends a session that no connected gateway has.
-    pub fn end(&self, id: [u8; 16]) {
-        let id = ClusterId(id);
-        let state = &mut *self.lock();
-        state.arbiter.end_unheard(id);
-        state.forget(id);
-    }
-
-    /// What was said in a session is known to nobody any more: it ends. What its gateway hears, if
-    /// one is connected.
-    pub fn end_lost(&self, id: [u8; 16]) -> Option<Fenced> {
+    /// The game process ends a session that its gateway has not announced yet, or that none has; or
+    /// what was said in it is known to nobody any more. What the gateway hears, if one is
+    /// connected.
+    pub fn end(&self, id: [u8; 16]) -> Option<Fenced> {
         let (own, id) = (id, ClusterId(id));
         let state = &mut *self.lock();
         let holder = state.arbiter.standing(id).and_then(Held::holder);

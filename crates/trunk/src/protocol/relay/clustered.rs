@@ -215,10 +215,14 @@ impl Relay {
     ) {
         let (report, fenced) = arbitration.claim(it, self.name(game), (self.worker, link));
         act(Action::Tell(link, report.frame()));
-        if let Some(Fenced { seat, report }) = fenced {
-            let Seat { worker, link, session } = seat;
-            self.pass(worker, Passed::Fenced(link, session, report.frame()), act);
-        }
+        self.tell_fenced(fenced, act);
+    }
+
+    /// Another gateway does not have a session any more, or the session has ended.
+    pub(super) fn tell_fenced(&mut self, told: Option<Fenced>, act: &mut dyn FnMut(Action<'_>)) {
+        let Some(Fenced { seat: Seat { worker, link, session }, report }) = told else { return };
+        let passed = Passed::Fenced(link, session, report.frame());
+        self.pass(worker, passed, &mut |action| act(action));
     }
 
     /// A session is over, whichever gateway has it.
@@ -231,10 +235,7 @@ impl Relay {
     ) {
         let (report, home, fenced) = arbitration.bury(whose, self.name(game));
         act(Action::Tell(link, report.frame()));
-        if let Some(Fenced { seat, report }) = fenced {
-            let Seat { worker, link, session } = seat;
-            self.pass(worker, Passed::Fenced(link, session, report.frame()), act);
-        }
+        self.tell_fenced(fenced, act);
         if let Some(home) = home {
             let mut memory = [0; 32];
             let frame = write(&mut memory, |writer| writer.closed(home.session, BURIED));
@@ -655,7 +656,7 @@ impl Relay {
         is_split
     }
 
-    /// The game process ends a session that no gateway has now.
+    /// The game process ends a session that no gateway has announced now.
     pub(super) fn end_from_home(
         &mut self,
         session: SessionId,
@@ -663,9 +664,8 @@ impl Relay {
         act: &mut impl FnMut(Action<'_>),
     ) {
         let Some(Homed { id, .. }) = self.clusters.homes.get(&session).copied() else { return };
-        if let Some(arbitration) = &self.clusters.arbitration {
-            arbitration.end(id);
-        }
+        let told = self.clusters.arbitration.as_ref().and_then(|it| it.end(id));
+        self.tell_fenced(told, act);
         self.close_home(session, reason, act);
     }
 

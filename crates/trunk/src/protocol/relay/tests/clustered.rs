@@ -358,6 +358,22 @@ fn who_wakes_late_is_fenced_and_ends_nothing() {
 }
 
 #[test]
+fn who_takes_a_session_hears_that_the_game_process_has_ended_it_meanwhile() {
+    for is_announced in [true, false] {
+        let mut agent = Agent::new();
+        agent.announces(0, of(1, 11));
+        agent.takes(1, of(2, 12), of(1, 11));
+        if is_announced {
+            agent.announces(1, of(2, 12));
+        }
+        let ended = agent.plays(0, |it| it.close(here(0), CloseReason::Kicked));
+        let ended = ended.iter().map(String::as_str).collect::<Vec<_>>();
+        assert_eq!(ended, ["0 closed 1", "1 Ended 2"]);
+        assert!(agent.relays.iter().all(|relay| relay.clusters.homes.is_empty()));
+    }
+}
+
+#[test]
 fn nothing_is_lost_of_a_session_that_its_gateway_gives_away() {
     let mut agent = Agent::new();
     agent.announces(0, of(1, 11));
