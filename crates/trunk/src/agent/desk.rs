@@ -137,6 +137,18 @@ enum Noted {
     Broken,
 }
 
+impl Noted {
+    /// What a station has for the gateway of a lane.
+    fn of(lane: u8, wish: Wish<'_>) -> Self {
+        match wish {
+            Wish::Tell(link, frame) => Self::Tell(lane, link, frame.bytes().into()),
+            // What its game process has said while another gateway had the session.
+            Wish::Push(link, frame) => Self::Push(lane, link, frame.bytes().into()),
+            Wish::End(link) => Self::End(lane, link),
+        }
+    }
+}
+
 impl Desk {
     /// A thread for a gateway, or for worker 0.
     pub(crate) fn open(
@@ -439,15 +451,8 @@ impl Desk {
             Event::LaneUp(lane) => noted.push(Noted::Up(lane)),
             Event::Record { lane, link, frame } => {
                 let Some(station) = stations.get_mut(at(lane)) else { return };
-                let heard = station.hear(link, frame, &mut around, |wish| match wish {
-                    Wish::Tell(link, frame) => {
-                        noted.push(Noted::Tell(lane, link, frame.bytes().into()));
-                    }
-                    Wish::End(link) => noted.push(Noted::End(lane, link)),
-                    // What its game process has said while another gateway had the session.
-                    Wish::Push(link, frame) => {
-                        noted.push(Noted::Push(lane, link, frame.bytes().into()));
-                    }
+                let heard = station.hear(link, frame, &mut around, |wish| {
+                    noted.push(Noted::of(lane, wish));
                 });
                 if heard.is_err() {
                     noted.push(Noted::Broken);
@@ -455,7 +460,7 @@ impl Desk {
             }
             Event::Ended { lane, link } => {
                 if let Some(station) = stations.get_mut(at(lane)) {
-                    station.hear_end(link, &mut around);
+                    station.hear_end(link, &mut around, |wish| noted.push(Noted::of(lane, wish)));
                 }
             }
             // Nobody else sends to a socket that was connected before anybody knew its port, and

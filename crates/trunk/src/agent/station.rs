@@ -463,11 +463,16 @@ impl Station {
         relay.handle_record(link, frame, |action| hands.act(action, &mut wish))
     }
 
-    /// The gateway has ended a link.
-    pub(crate) fn hear_end(&mut self, link: u16, around: &mut Around<'_>) {
+    /// The gateway has ended a link: another process may have waited for that.
+    pub(crate) fn hear_end(
+        &mut self,
+        link: u16,
+        around: &mut Around<'_>,
+        mut wish: impl FnMut(Wish<'_>),
+    ) {
         let Self { at, relay, ends, written, served, .. } = self;
         let mut hands = Hands { at: *at, ends, written, served, around };
-        relay.handle_end(link, |action| hands.act(action, &mut |_| ()));
+        relay.handle_end(link, |action| hands.act(action, &mut wish));
     }
 
     /// The lane is up.

@@ -607,6 +607,26 @@ fn who_was_closed_after_delivery_outlives_its_process_a_reload_and_an_upgrade() 
     assert!(rig.station.relay().gone().next().is_none() && !rig.station.relay().has_ends());
 }
 
+/// Its name is free once the gateway has ended that one's link.
+#[test]
+fn who_waits_for_the_link_of_a_process_that_has_gone_is_introduced_when_the_gateway_ends_it() {
+    let mut rig = Rig::new("succeeds", vec![bundle("arena-1", vec![process::effective_uid()])]);
+    rig.station.arbitrate_with(&Arc::default());
+    rig.with(|station, around, wish| station.rise(LANE, around, wish));
+    let (game, [session]) = deaf_game(&mut rig);
+    let reason = CloseReason::GameShutdown;
+    let close = CloseAfter { session, reason, linger_ms: 30_000, text: b"bye" };
+    let closes = written(|writer| writer.close_after(&close));
+    socket2::SockRef::from(&game).send(&closes).expect("it is up");
+    drop(game);
+    rig.until("it has gone", |rig| rig.station.relay().gone().next().is_some());
+    let mut next = Process::connect(&rig.dir, "arena-1").expect("the agent listens");
+    hears(&mut rig, &mut next, &["up 0 of 1"]);
+    rig.take_told();
+    rig.with(|station, around, wish| station.hear_end(256, around, wish));
+    assert_eq!(rig.take_told()[0], "257 told hello arena-1 up to 6");
+}
+
 /// A session that has gone to the gateway of another local worker, while its game process stays
 /// linked where it is.
 #[test]
