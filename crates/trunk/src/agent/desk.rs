@@ -524,9 +524,9 @@ impl Desk {
         let missing = lanes.saturating_sub(self.by_lane.len());
         self.by_lane.extend(free.into_iter().take(missing));
         let missing = lanes.saturating_sub(self.by_lane.len());
-        let numbers = self.shared.book.take(missing);
+        let mut numbers = self.shared.book.take(missing).into_iter();
         self.counts.drop(Drop::WorkersFull, (missing - numbers.len()) as u64);
-        for worker in numbers {
+        for worker in numbers.by_ref() {
             if let Err(why) = self.open_station(worker) {
                 tracing::error!("cannot serve local worker {worker}: {why}");
                 self.shared.book.give_back(worker);
@@ -540,6 +540,7 @@ impl Desk {
                 });
             }
         }
+        numbers.for_each(|worker| self.shared.book.give_back(worker));
         if self.incarnation.replace(welcome.incarnation) != Some(welcome.incarnation)
             && let Some(servers) = &mut self.servers
         {

@@ -288,3 +288,13 @@ fn a_server_that_a_reload_has_replaced_is_served_by_lanes_that_come_later() {
     thread.rise();
     thread.until("the other lane has it, too", |desk| desk.stations[1].has_server(1));
 }
+
+#[test]
+fn numbers_of_lanes_that_cannot_be_served_are_free() {
+    let agent = Agent::new("unserved", Vec::new());
+    std::fs::create_dir(agent.dir.join("worker-2.sock")).expect("it is not there");
+    let mut thread = agent.thread("gate-1.invalid:7");
+    thread.begin(4, 1);
+    assert_eq!(thread.desk.by_lane, [0]);
+    assert_eq!(agent.shared.book.take(3), [2, 3, 4]);
+}
