@@ -93,16 +93,14 @@ impl Inbox {
         let is_lossy = parcel.may_be_lost();
         let max = if is_lossy { LOSSY_MAX } else { WAITING_MAX };
         let Waiting { for_games, for_gateway, bytes } = &mut *waiting;
-        let count = for_games.len() + for_gateway.len();
-        if count >= max {
+        let is_for_game = matches!(passed, Passed::ForGame(..));
+        let queue = if is_for_game { for_games } else { for_gateway };
+        if queue.len() >= max {
             return Sent::Refused;
         }
-        let queue = if matches!(passed, Passed::ForGame(..)) {
-            for_games
-        } else {
+        if !is_for_game {
             *bytes += parcel.bytes_to_arrive();
-            for_gateway
-        };
+        }
         let was_empty = queue.is_empty();
         queue.push_back((worker, parcel));
         let is_crowded = matches!(passed, Passed::FromGame(..)) && *bytes > CROWDED_BYTES;
@@ -179,11 +177,11 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Payloads that wait for a thread.
+/// Payloads that wait for a thread, one way: a gateway that takes nothing holds up no other one's.
 const LOSSY_MAX: usize = 4096;
 
-/// Everything that waits for it: what must arrive is an opening or an end, so this is more than all
-/// sessions of a gateway end at a time.
+/// Everything that waits for it, one way: what must arrive is an opening or an end, so this is more
+/// than all sessions of a gateway end at a time.
 const WAITING_MAX: usize = 1 << 20;
 
 /// Above this, a game process that has said some of what waits is read no more, until it is less
@@ -213,8 +211,12 @@ mod tests {
         for _ in 0..LOSSY_MAX {
             assert_eq!(send(Passed::ForGame(game, 9, payload)), Sent::Passed);
         }
-        assert_eq!(send(Passed::FromGame(1, payload)), Sent::Refused);
+        assert_eq!(send(Passed::ForGame(game, 9, payload)), Sent::Refused);
         assert_eq!(send(Passed::ForGame(game, 9, closed)), Sent::Passed);
+        for _ in 0..LOSSY_MAX {
+            assert_eq!(send(Passed::FromGame(1, payload)), Sent::Passed, "that is another way");
+        }
+        assert_eq!(send(Passed::FromGame(1, payload)), Sent::Refused);
         assert_eq!(send(Passed::Fenced(1, Some(session), closed)), Sent::Passed);
         let all = inbox.take_for_games();
         assert_eq!(all.len(), LOSSY_MAX + 1);
@@ -222,7 +224,8 @@ mod tests {
         assert_eq!(all[0].1.passed(), Passed::ForGame(game, 9, payload));
         assert_eq!(all[LOSSY_MAX].1.passed(), Passed::ForGame(game, 9, closed));
         let last = inbox.take_for_gateway(1);
-        assert_eq!(last[0].1.passed(), Passed::Fenced(1, Some(session), closed));
+        assert_eq!(last.len(), LOSSY_MAX + 1);
+        assert_eq!(last[LOSSY_MAX].1.passed(), Passed::Fenced(1, Some(session), closed));
         crossings.remove(5);
         assert!(inbox.take_for_games().is_empty() && !inbox.has_for_gateway());
         assert_eq!(send(Passed::FromGame(1, closed)), Sent::Refused);

@@ -137,6 +137,18 @@ enum Noted {
     Broken,
 }
 
+impl Noted {
+    /// What a station has for the gateway of a lane.
+    fn of(lane: u8, wish: Wish<'_>) -> Self {
+        match wish {
+            Wish::Tell(link, frame) => Self::Tell(lane, link, frame.bytes().into()),
+            // What its game process has said while another gateway had the session.
+            Wish::Push(link, frame) => Self::Push(lane, link, frame.bytes().into()),
+            Wish::End(link) => Self::End(lane, link),
+        }
+    }
+}
+
 impl Desk {
     /// A thread for a gateway, or for worker 0.
     pub(crate) fn open(
@@ -254,6 +266,7 @@ impl Desk {
         self.look_after_ends(now_ns);
         self.dial(now_ns);
         self.flush(now_ns);
+        self.part_from_gateway(now_ns);
         self.settle(now_ns);
         if now_ns >= self.show_due_ns || !self.asked.is_empty() {
             self.show_due_ns = now_ns + publishing::period_ns(SHOW_NS);
@@ -316,9 +329,11 @@ impl Desk {
         }
     }
 
-    /// Until when players may play here; `None` while there is no end in sight.
+    /// Until when players may play here; `None` while there is no end in sight. Where the gateway is
+    /// not connected, nobody plays by it, and sessions that others have go on.
     fn ends_ns(&self) -> Option<u64> {
-        self.drains_until_ns.into_iter().chain(self.leaves_until_ns).min()
+        let leaves_until_ns = self.leaves_until_ns.filter(|_| self.trunk.is_some());
+        self.drains_until_ns.into_iter().chain(leaves_until_ns).min()
     }
 
     /// Says so.
@@ -331,10 +346,40 @@ impl Desk {
         self.show_due_ns = now_ns;
     }
 
-    /// Whether it has left its gateway: nobody plays any more, or the time is over.
+    /// Whether it has left its gateway: nobody plays any more, or the time is over. Where game
+    /// processes here know sessions that another gateway has, or may take, the thread stays for
+    /// those.
     fn has_left_gateway(&self) -> bool {
-        let is_over = |until_ns| self.now_ns() >= until_ns || self.players() == 0;
-        self.leaves_until_ns.is_some_and(is_over)
+        let is_over = |until_ns| self.now_ns() >= until_ns || !self.has_players();
+        self.leaves_until_ns.is_some_and(is_over) && !self.is_home_of_others()
+    }
+
+    /// Whether anybody plays by the gateway, or at a link of the thread's.
+    fn has_players(&self) -> bool {
+        self.players() > 0 || self.shared.arbitration.has_seats(&self.worker_numbers())
+    }
+
+    fn is_home_of_others(&self) -> bool {
+        self.shared.arbitration.is_home_of_others(&self.worker_numbers())
+    }
+
+    fn worker_numbers(&self) -> Vec<usize> {
+        self.stations.iter().map(Station::worker).collect()
+    }
+
+    /// Ends the trunk once nobody may play by the gateway any more, though the thread stays.
+    fn part_from_gateway(&mut self, now_ns: u64) {
+        let is_over = self.leaves_until_ns.is_some_and(|until_ns| now_ns >= until_ns);
+        if is_over && self.trunk.is_some() && self.is_home_of_others() {
+            self.say_goodbye(now_ns);
+        }
+    }
+
+    fn say_goodbye(&mut self, now_ns: u64) {
+        if let Some(trunk) = &mut self.trunk {
+            trunk.flush(&self.epoll, now_ns);
+            trunk.say_goodbye(Reason::ShuttingDown);
+        }
     }
 
     fn players(&self) -> usize {
@@ -406,15 +451,8 @@ impl Desk {
             Event::LaneUp(lane) => noted.push(Noted::Up(lane)),
             Event::Record { lane, link, frame } => {
                 let Some(station) = stations.get_mut(at(lane)) else { return };
-                let heard = station.hear(link, frame, &mut around, |wish| match wish {
-                    Wish::Tell(link, frame) => {
-                        noted.push(Noted::Tell(lane, link, frame.bytes().into()));
-                    }
-                    Wish::End(link) => noted.push(Noted::End(lane, link)),
-                    // What its game process has said while another gateway had the session.
-                    Wish::Push(link, frame) => {
-                        noted.push(Noted::Push(lane, link, frame.bytes().into()));
-                    }
+                let heard = station.hear(link, frame, &mut around, |wish| {
+                    noted.push(Noted::of(lane, wish));
                 });
                 if heard.is_err() {
                     noted.push(Noted::Broken);
@@ -422,7 +460,7 @@ impl Desk {
             }
             Event::Ended { lane, link } => {
                 if let Some(station) = stations.get_mut(at(lane)) {
-                    station.hear_end(link, &mut around);
+                    station.hear_end(link, &mut around, |wish| noted.push(Noted::of(lane, wish)));
                 }
             }
             // Nobody else sends to a socket that was connected before anybody knew its port, and
@@ -486,9 +524,9 @@ impl Desk {
         let missing = lanes.saturating_sub(self.by_lane.len());
         self.by_lane.extend(free.into_iter().take(missing));
         let missing = lanes.saturating_sub(self.by_lane.len());
-        let numbers = self.shared.book.take(missing);
+        let mut numbers = self.shared.book.take(missing).into_iter();
         self.counts.drop(Drop::WorkersFull, (missing - numbers.len()) as u64);
-        for worker in numbers {
+        for worker in numbers.by_ref() {
             if let Err(why) = self.open_station(worker) {
                 tracing::error!("cannot serve local worker {worker}: {why}");
                 self.shared.book.give_back(worker);
@@ -502,6 +540,7 @@ impl Desk {
                 });
             }
         }
+        numbers.for_each(|worker| self.shared.book.give_back(worker));
         if self.incarnation.replace(welcome.incarnation) != Some(welcome.incarnation)
             && let Some(servers) = &mut self.servers
         {
@@ -745,16 +784,15 @@ impl Desk {
 
     fn stop(mut self) {
         let now_ns = self.now_ns();
-        if let Some(trunk) = &mut self.trunk {
-            trunk.flush(&self.epoll, now_ns);
-            trunk.say_goodbye(Reason::ShuttingDown);
-        }
+        self.say_goodbye(now_ns);
         self.each_station(now_ns, |station, around, _| {
             station.dismiss(GoodbyeReason::Shutdown, around, |_| ());
         });
         self.flush(now_ns);
         for worker in self.stations.iter().map(Station::worker) {
             self.shared.crossings.remove(worker);
+            // What game processes know at other threads waits for another gateway, or for its end.
+            self.shared.arbitration.lose(worker);
             self.shared.book.give_back(worker);
         }
         // What was counted outlives it.
@@ -929,3 +967,6 @@ const CROSSING_BYTES: usize = RELEASE_BYTES;
 
 /// How soon it is looked whether that has become less.
 const HELD_NS: u64 = 2_000_000;
+
+#[cfg(test)]
+mod tests;

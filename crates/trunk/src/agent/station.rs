@@ -463,11 +463,16 @@ impl Station {
         relay.handle_record(link, frame, |action| hands.act(action, &mut wish))
     }
 
-    /// The gateway has ended a link.
-    pub(crate) fn hear_end(&mut self, link: u16, around: &mut Around<'_>) {
+    /// The gateway has ended a link: another process may have waited for that.
+    pub(crate) fn hear_end(
+        &mut self,
+        link: u16,
+        around: &mut Around<'_>,
+        mut wish: impl FnMut(Wish<'_>),
+    ) {
         let Self { at, relay, ends, written, served, .. } = self;
         let mut hands = Hands { at: *at, ends, written, served, around };
-        relay.handle_end(link, |action| hands.act(action, &mut |_| ()));
+        relay.handle_end(link, |action| hands.act(action, &mut wish));
     }
 
     /// The lane is up.
@@ -532,9 +537,11 @@ impl Station {
         relay.drain(left_ms, |action| hands.act(action, &mut wish));
     }
 
-    /// The agent goes on.
+    /// The agent goes on, if that was said.
     pub(crate) fn undrain(&mut self, around: &mut Around<'_>, mut wish: impl FnMut(Wish<'_>)) {
-        self.drains_until_ns = None;
+        if self.drains_until_ns.take().is_none() {
+            return;
+        }
         let Self { at, relay, ends, written, served, .. } = self;
         let mut hands = Hands { at: *at, ends, written, served, around };
         relay.undrain(|action| hands.act(action, &mut wish));
@@ -559,7 +566,9 @@ impl Station {
             }
         }
         let servers = around.servers.as_ref().map_or(0, |servers| servers.all().len());
-        for server in 0..servers.min(self.served.len()) {
+        // More than the config has, where one that it had is still at a link of another station.
+        self.served.resize(self.served.len().max(servers), Served::default());
+        for server in 0..servers {
             self.keep_server(server, around, &mut wish);
         }
     }

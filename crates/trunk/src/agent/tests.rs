@@ -182,14 +182,14 @@ impl Drop for Rig {
     }
 }
 
-fn written(write: impl Fn(&mut Writer<'_>) -> bool) -> Vec<u8> {
+pub(super) fn written(write: impl Fn(&mut Writer<'_>) -> bool) -> Vec<u8> {
     let mut bytes = vec![0; 16_384];
     let mut writer = Writer::new(&mut bytes);
     assert!(write(&mut writer), "it has room");
     writer.bytes().to_vec()
 }
 
-fn only(record: &[u8]) -> Frame<'_> {
+pub(super) fn only(record: &[u8]) -> Frame<'_> {
     Frames::new(record).next().expect("one").expect("own")
 }
 
@@ -210,16 +210,16 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("text")
 }
 
-fn bundle(name: &str, uids: Vec<u32>) -> Backend {
+pub(super) fn bundle(name: &str, uids: Vec<u32>) -> Backend {
     Backend { name: name.to_owned(), link: Link::Bundle(Allowed { uids, gids: Vec::new() }) }
 }
 
-fn udp(name: &str, server: &UdpSocket) -> Backend {
+pub(super) fn udp(name: &str, server: &UdpSocket) -> Backend {
     let SocketAddr::V4(address) = server.local_addr().expect("bound") else { panic!("IPv4") };
     Backend { name: name.to_owned(), link: Link::Udp(address) }
 }
 
-fn server() -> UdpSocket {
+pub(super) fn server() -> UdpSocket {
     let server = UdpSocket::bind("127.0.0.1:0").expect("loopback");
     server.set_nonblocking(true).expect("a live socket");
     server
@@ -605,6 +605,26 @@ fn who_was_closed_after_delivery_outlives_its_process_a_reload_and_an_upgrade() 
     assert!(stays(&rig));
     rig.say(256, |writer| writer.closed(session, reason));
     assert!(rig.station.relay().gone().next().is_none() && !rig.station.relay().has_ends());
+}
+
+/// Its name is free once the gateway has ended that one's link.
+#[test]
+fn who_waits_for_the_link_of_a_process_that_has_gone_is_introduced_when_the_gateway_ends_it() {
+    let mut rig = Rig::new("succeeds", vec![bundle("arena-1", vec![process::effective_uid()])]);
+    rig.station.arbitrate_with(&Arc::default());
+    rig.with(|station, around, wish| station.rise(LANE, around, wish));
+    let (game, [session]) = deaf_game(&mut rig);
+    let reason = CloseReason::GameShutdown;
+    let close = CloseAfter { session, reason, linger_ms: 30_000, text: b"bye" };
+    let closes = written(|writer| writer.close_after(&close));
+    socket2::SockRef::from(&game).send(&closes).expect("it is up");
+    drop(game);
+    rig.until("it has gone", |rig| rig.station.relay().gone().next().is_some());
+    let mut next = Process::connect(&rig.dir, "arena-1").expect("the agent listens");
+    hears(&mut rig, &mut next, &["up 0 of 1"]);
+    rig.take_told();
+    rig.with(|station, around, wish| station.hear_end(256, around, wish));
+    assert_eq!(rig.take_told()[0], "257 told hello arena-1 up to 6");
 }
 
 /// A session that has gone to the gateway of another local worker, while its game process stays

@@ -319,17 +319,26 @@ impl Arbitration {
         home.is_some_and(|it| (it.worker, it.session) == (worker, session))
     }
 
-    /// The game process ends a session that no connected gateway has.
-    pub fn end(&self, id: [u8; 16]) {
-        let id = ClusterId(id);
-        let state = &mut *self.lock();
-        state.arbiter.end_unheard(id);
-        state.forget(id);
+    /// Whether a gateway of these local workers has a session.
+    pub fn has_seats(&self, workers: &[usize]) -> bool {
+        let is_there = |seat: Seat| workers.contains(&seat.worker);
+        self.lock().known.values().any(|known| known.seat.is_some_and(is_there))
     }
 
-    /// What was said in a session is known to nobody any more: it ends. What its gateway hears, if
-    /// one is connected.
-    pub fn end_lost(&self, id: [u8; 16]) -> Option<Fenced> {
+    /// Whether a session is known at one of these local workers that no gateway of theirs has:
+    /// another one does, or may take it.
+    pub fn is_home_of_others(&self, workers: &[usize]) -> bool {
+        let is_there = |worker: usize| workers.contains(&worker);
+        self.lock().known.values().any(|known| {
+            known.home.is_some_and(|home| is_there(home.worker))
+                && known.seat.is_none_or(|seat| !is_there(seat.worker))
+        })
+    }
+
+    /// The game process ends a session that its gateway has not announced yet, or that none has; or
+    /// what was said in it is known to nobody any more. What the gateway hears, if one is
+    /// connected.
+    pub fn end(&self, id: [u8; 16]) -> Option<Fenced> {
         let (own, id) = (id, ClusterId(id));
         let state = &mut *self.lock();
         let holder = state.arbiter.standing(id).and_then(Held::holder);

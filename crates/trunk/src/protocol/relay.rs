@@ -344,6 +344,7 @@ impl Relay {
         self.lane = None;
         self.lose_held();
         for place in 0..self.places.len() {
+            self.end_refused(Game(place as u8), &mut act);
             let is_gone = self.places[place].taken.as_ref().is_some_and(|taken| taken.is_gone);
             if is_gone {
                 self.leave_homes(Game(place as u8), &mut act);
@@ -806,6 +807,7 @@ impl Taken {
             self.refused.insert(session);
             return false;
         }
+        self.refused.remove(&session);
         self.players.insert(session);
         true
     }

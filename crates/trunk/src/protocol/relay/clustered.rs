@@ -9,8 +9,8 @@ use std::sync::Arc;
 use ringgate_cluster::{Refused, Tenure};
 use ringgate_core::carry::{Broken as Carried, Carry, Reader, Writer as CarryWriter};
 use ringgate_link::bundle::{
-    ClusterClaim, ClusterId, Clustered, Frame, Frames, HEADER_BYTES, MULTICAST_SESSIONS_MAX,
-    SessionId, Sessions, ToArbiter, ToGame, ToGateway, Writer,
+    CloseReason, ClusterClaim, ClusterId, Clustered, Frame, Frames, HEADER_BYTES,
+    MULTICAST_SESSIONS_MAX, SessionId, Sessions, ToArbiter, ToGame, ToGateway, Writer,
 };
 
 use super::clusters::{Held, Homed, OfClusters, Passed, RefusedPackets};
@@ -215,10 +215,14 @@ impl Relay {
     ) {
         let (report, fenced) = arbitration.claim(it, self.name(game), (self.worker, link));
         act(Action::Tell(link, report.frame()));
-        if let Some(Fenced { seat, report }) = fenced {
-            let Seat { worker, link, session } = seat;
-            self.pass(worker, Passed::Fenced(link, session, report.frame()), act);
-        }
+        self.tell_fenced(fenced, act);
+    }
+
+    /// Another gateway does not have a session any more, or the session has ended.
+    pub(super) fn tell_fenced(&mut self, told: Option<Fenced>, act: &mut dyn FnMut(Action<'_>)) {
+        let Some(Fenced { seat: Seat { worker, link, session }, report }) = told else { return };
+        let passed = Passed::Fenced(link, session, report.frame());
+        self.pass(worker, passed, &mut |action| act(action));
     }
 
     /// A session is over, whichever gateway has it.
@@ -231,10 +235,7 @@ impl Relay {
     ) {
         let (report, home, fenced) = arbitration.bury(whose, self.name(game));
         act(Action::Tell(link, report.frame()));
-        if let Some(Fenced { seat, report }) = fenced {
-            let Seat { worker, link, session } = seat;
-            self.pass(worker, Passed::Fenced(link, session, report.frame()), act);
-        }
+        self.tell_fenced(fenced, act);
         if let Some(home) = home {
             let mut memory = [0; 32];
             let frame = write(&mut memory, |writer| writer.closed(home.session, BURIED));
@@ -511,6 +512,17 @@ impl Relay {
         }
     }
 
+    /// The lane is down: sessions for which there was no slot are over, and may be announced again.
+    pub(super) fn end_refused(&mut self, game: Game, act: &mut impl FnMut(Action<'_>)) {
+        let Some(taken) = &self.places[game.place()].taken else { return };
+        for session in taken.refused.iter().copied().collect::<Vec<_>>() {
+            self.end_from_home(session, CloseReason::Refused, act);
+            if let Some(taken) = &mut self.places[game.place()].taken {
+                taken.refused.remove(&session);
+            }
+        }
+    }
+
     /// The lane is down. Game processes that know sessions of a cluster keep their links, and hear
     /// that the others are over. Returns whether this one is kept.
     pub(super) fn keep_home(&mut self, game: Game, act: &mut impl FnMut(Action<'_>)) -> bool {
@@ -655,17 +667,16 @@ impl Relay {
         is_split
     }
 
-    /// The game process ends a session that no gateway has now.
+    /// The game process ends a session that no gateway has announced now.
     pub(super) fn end_from_home(
         &mut self,
         session: SessionId,
-        reason: ringgate_link::bundle::CloseReason,
+        reason: CloseReason,
         act: &mut impl FnMut(Action<'_>),
     ) {
         let Some(Homed { id, .. }) = self.clusters.homes.get(&session).copied() else { return };
-        if let Some(arbitration) = &self.clusters.arbitration {
-            arbitration.end(id);
-        }
+        let told = self.clusters.arbitration.as_ref().and_then(|it| it.end(id));
+        self.tell_fenced(told, act);
         self.close_home(session, reason, act);
     }
 
@@ -681,7 +692,7 @@ impl Relay {
     pub(super) fn close_home(
         &mut self,
         session: SessionId,
-        reason: ringgate_link::bundle::CloseReason,
+        reason: CloseReason,
         act: &mut impl FnMut(Action<'_>),
     ) {
         let Some(Homed { game, .. }) = self.clusters.homes.get(&session).copied() else { return };
@@ -703,12 +714,10 @@ pub(super) enum Whereto {
 }
 
 /// Why a session is over whose gateway is gone.
-pub(super) const LOST: ringgate_link::bundle::CloseReason =
-    ringgate_link::bundle::CloseReason::TimedOut;
+pub(super) const LOST: CloseReason = CloseReason::TimedOut;
 
 /// Why a session is over that another gateway than its own has ended.
-pub(super) const BURIED: ringgate_link::bundle::CloseReason =
-    ringgate_link::bundle::CloseReason::Other;
+pub(super) const BURIED: CloseReason = CloseReason::Other;
 
 /// An opening follows its session's name at once.
 const MUTED_MAX: usize = 64;

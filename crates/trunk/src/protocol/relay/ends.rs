@@ -22,7 +22,6 @@ use super::clustered::{LOST, Whereto};
 use super::clusters::{Homed, Passed};
 use super::delivered::{Delivered, DeliveredCounts, Ends};
 use super::{Action, Game, Relay, renumbered, write};
-use crate::protocol::arbitration::{Fenced, Seat};
 
 impl Delivered {
     /// Takes packets that have waited long enough for others before them, if the game process has
@@ -231,11 +230,8 @@ impl Relay {
             if let Some(taken) = &mut places[game.place()].taken {
                 taken.leave(session, rolls.as_ref());
             }
-            let told = clusters.arbitration.as_ref().and_then(|it| it.end_lost(id));
-            if let Some(Fenced { seat: Seat { worker, link, session }, report }) = told {
-                let passed = Passed::Fenced(link, session, report.frame());
-                self.pass(worker, passed, &mut |action| act(action));
-            }
+            let told = clusters.arbitration.as_ref().and_then(|it| it.end(id));
+            self.tell_fenced(told, act);
         }
     }
 

@@ -358,6 +358,22 @@ fn who_wakes_late_is_fenced_and_ends_nothing() {
 }
 
 #[test]
+fn who_takes_a_session_hears_that_the_game_process_has_ended_it_meanwhile() {
+    for is_announced in [true, false] {
+        let mut agent = Agent::new();
+        agent.announces(0, of(1, 11));
+        agent.takes(1, of(2, 12), of(1, 11));
+        if is_announced {
+            agent.announces(1, of(2, 12));
+        }
+        let ended = agent.plays(0, |it| it.close(here(0), CloseReason::Kicked));
+        let ended = ended.iter().map(String::as_str).collect::<Vec<_>>();
+        assert_eq!(ended, ["0 closed 1", "1 Ended 2"]);
+        assert!(agent.relays.iter().all(|relay| relay.clusters.homes.is_empty()));
+    }
+}
+
+#[test]
 fn nothing_is_lost_of_a_session_that_its_gateway_gives_away() {
     let mut agent = Agent::new();
     agent.announces(0, of(1, 11));
@@ -399,6 +415,35 @@ fn nothing_is_lost_of_a_session_that_its_gateway_gives_away() {
     assert_eq!((agent.arbitration.lost(), agent.arbitration.take_lost()), (1, 1));
     assert_eq!(agent.claims(1, of(6, 12), of(5, 11)), ["1 granted 6"]);
     assert!(agent.announces(1, of(6, 12)).is_empty());
+}
+
+#[test]
+fn who_found_no_slot_before_its_gateway_was_lost_may_find_one_afterwards() {
+    let (mut agent, rolls, user_data) = (Agent::new(), Arc::new(Rolls::default()), [0; 256]);
+    rolls.set_slots([("arena-1", 1)]);
+    agent.relays[0].count_in(rolls, "gate-1:7200".into());
+    assert_eq!(agent.announces(0, of(1, 11)), ["0 opened 1"]);
+    let [second, third] = [10, 11].map(|serial| SessionId::new(THERE, serial));
+    let opens = |agent: &mut Agent, session: SessionId| {
+        agent.says(0, |it| it.opened(&with_token(session, &user_data)))
+    };
+    let (session, id, tenure, token_until_s) = (third, [8; 16], of(1, 11), UNTIL_S);
+    let it = Clustered { session, id, tenure, token_until_s, timeout_ms: 10, delivery: None };
+    assert!(agent.says(0, |writer| writer.clustered(&it)).is_empty());
+    for session in [second, third] {
+        assert_eq!(opens(&mut agent, session), ["0 asked to close"]);
+    }
+    assert_eq!(agent.arbitration.counts(), [2, 0, 0]);
+    // No gateway takes one of whom the game process has never heard.
+    assert!(agent.loses_lane(0).is_empty());
+    assert_eq!(agent.arbitration.counts(), [1, 1, 0]);
+    agent.with(0, |relay, act| relay.handle_lane(LANE, act));
+    agent.done.clear();
+    assert_eq!(agent.plays(0, |it| it.close(here(0), CloseReason::Kicked)), ["0 closed 1"]);
+    assert_eq!(opens(&mut agent, second), ["0 opened 1"]);
+    assert_eq!(agent.says(0, |it| it.payload(second, b"hi")), ["0 hears of 1"]);
+    let closed = agent.says(0, |it| it.closed(second, CloseReason::PlayerLeft));
+    assert_eq!(closed, ["0 closed 1"]);
 }
 
 #[test]
