@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn who_waits_for_more_is_as_busy_as_its_core_says() {
         let published = Published::new();
-        let mut busy = |turns, gathers| {
+        let busy = |turns, gathers| {
             published.leave_last_report(|report| {
                 (report.at_ns, report.busy_ns) = (report.at_ns + 1000, report.busy_ns + 150);
                 report.turns += turns;
