@@ -120,6 +120,19 @@ impl Stage {
         self.player.owed_at(now_ns, &tail)
     }
 
+    /// The player is somewhere else, and proves it.
+    fn come_back(&mut self, at: usize) {
+        let restarts = (0..30).find_map(|_| {
+            self.plays(at);
+            self.pair.pass(100);
+            self.owed()
+        });
+        self.say(at, &restarts.expect("it is asked to restart"));
+        let owed = self.owed().expect("a response");
+        self.say(at, &owed);
+        assert_eq!(self.player.client.state(), State::Connected);
+    }
+
     /// The first has no link to the agent any more.
     fn lose_link(&mut self) {
         for (_, lane) in self.agent.lose(A) {
@@ -370,14 +383,46 @@ fn its_port_may_change_at_the_gateway_that_goes_on_with_it() {
     stage.settle();
     stage.pair.fleets.iter_mut().flat_map(|it| &mut it.rigs).for_each(|it| it.jump(11_000));
     stage.player.home = stage.player.home.with_port(6000);
-    stage.plays(B);
-    for _ in 0..2 {
-        let owed = stage.owed().expect("it restarts");
-        stage.say(B, &owed);
-    }
-    assert_eq!(stage.player.client.state(), State::Connected);
+    stage.come_back(B);
     assert!(stage.plays(B));
     stage.is_one();
+}
+
+#[test]
+fn a_player_whose_address_another_one_has_keeps_its_session_in_the_cluster() {
+    let mut stage = Stage::new();
+    let profile = Profile { framing: Framing::default(), client_id: 6, base: BASE };
+    let other = Player::begun(&profile, stage.pair.rig(A).now.mono_ns);
+    let mut other = std::mem::replace(&mut stage.player, other);
+    stage.player.home = other.home.with_port(7000);
+    for _ in 0..2 {
+        let owed = stage.owed().expect("a handshake");
+        stage.say(A, &owed);
+    }
+    assert!(stage.plays(A));
+    let owned = |stage: &Stage| stage.pair.standbys(A).counts().owned;
+    assert_eq!(owned(&stage), 2);
+    stage.settle();
+    stage.pair.fleets.iter_mut().flat_map(|it| &mut it.rigs).for_each(|it| it.jump(11_000));
+    stage.settle();
+    // It is where the other one was.
+    stage.player.home = other.home;
+    stage.come_back(A);
+    assert!(stage.plays(A));
+    assert_eq!((owned(&stage), stage.record().is_some()), (1, false), "from nowhere none goes on");
+    stage.settle();
+    // That one is back, by another port.
+    std::mem::swap(&mut stage.player, &mut other);
+    stage.player.home = stage.player.home.with_port(9);
+    stage.come_back(A);
+    assert!(stage.plays(A));
+    assert_eq!((owned(&stage), stage.record().is_some()), (2, true));
+    assert!(stage.agent.closed.is_empty());
+    assert_eq!((stage.pair.sessions(), stage.tally().connections), ([2, 0], 2));
+    stage.kill();
+    stage.plays(B);
+    stage.server_speaks();
+    assert!(stage.plays(B));
 }
 
 #[test]
