@@ -11,6 +11,7 @@ use super::super::{OTHER, Pair};
 use super::{A, B};
 use crate::counters::Ended;
 use crate::ids::ListenerId;
+use crate::mail::Mail;
 use crate::setup::{Duplicates, Setup};
 use crate::shared::claims::Claims;
 use crate::shared::standbys::TakeoverRefusal;
@@ -423,6 +424,35 @@ fn a_player_whose_address_another_one_has_keeps_its_session_in_the_cluster() {
     stage.plays(B);
     stage.server_speaks();
     assert!(stage.plays(B));
+}
+
+#[test]
+fn members_may_look_at_duplicates_each_in_its_own_way() {
+    for [own, others] in [
+        [Duplicates::Opaque, Duplicates::Notify],
+        [Duplicates::Pass, Duplicates::Notify],
+        [Duplicates::Notify, Duplicates::Opaque],
+    ] {
+        for gives in [false, true] {
+            let with = |duplicates| {
+                let mut setup = Setup { cluster: Some("fra".into()), ..setup() };
+                rules_mut(&mut setup).duplicates = duplicates;
+                setup
+            };
+            let mut stage = Stage::of(with(own));
+            stage.pair.rig(B).mail(Mail::Setup(Arc::new(with(others))));
+            stage.settle();
+            assert!(stage.plays(A) && stage.plays(A));
+            if gives {
+                stage.give_away();
+            } else {
+                stage.kill();
+            }
+            stage.plays(B);
+            stage.server_speaks();
+            assert!(stage.plays(B) && stage.plays(B), "{own:?} {others:?} {gives}");
+        }
+    }
 }
 
 #[test]
