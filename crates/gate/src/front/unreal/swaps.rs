@@ -56,6 +56,12 @@ impl UnrealFront {
         }
         let silent_ns = turn.now.mono_ns.saturating_sub(self.sessions.at(index).heard_ns);
         if may_be_anothers
+            && silent_ns >= SILENT_NS
+            && let Some(becomes) = self.claim_later(turn, index, origin, game.0)
+        {
+            return Err(becomes);
+        }
+        if may_be_anothers
             && asks_after(silent_ns)
             && !self.may_be_elsewhere(turn.common, index)
             && self.ask_to_restart(turn, origin, game, bytes.len()).is_ok()

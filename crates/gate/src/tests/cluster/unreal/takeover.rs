@@ -456,6 +456,50 @@ fn members_may_look_at_duplicates_each_in_its_own_way() {
 }
 
 #[test]
+fn who_has_connected_anew_at_another_member_is_forwarded_there() {
+    let mut stage = Stage::new();
+    stage.kill();
+    let address = Address { listener: ListenerId(0), endpoint: stage.player.home };
+    let mut others = stage.player.game(1).expect("few are in flight");
+    others[0] ^= 1 << 2;
+    let rig = stage.pair.rig(B);
+    rig.provokes(DropReason::UnrealIds, |rig| rig.deliver(address.endpoint, &others));
+    assert!(stage.pair.whereabouts(B).learn(&address, OTHER[B], 0).is_ok());
+    stage.pair.pass(100);
+    stage.pair.rig(B).deliver(address.endpoint, &others);
+    assert_eq!(stage.pair.rig(B).counters().members_out, 1);
+    stage.plays(B);
+    assert_eq!(stage.agent.claims.len(), 1, "its former session may still go on");
+}
+
+#[test]
+fn a_session_that_its_player_has_left_is_in_no_later_ones_way() {
+    let mut stage = Stage::new();
+    let address = Address { listener: ListenerId(0), endpoint: stage.player.home };
+    stage.pair.whereabouts(B).unlearn(&address, OTHER[B]);
+    let profile = Profile { framing: Framing::default(), client_id: 4, base: BASE };
+    let former = Player::begun(&profile, stage.pair.rig(B).now.mono_ns);
+    let player = std::mem::replace(&mut stage.player, former);
+    stage.player.home = address.endpoint;
+    for _ in 0..2 {
+        let owed = stage.owed().expect("a handshake");
+        stage.say(B, &owed);
+    }
+    assert!(stage.player.peer.is_some());
+    stage.player = player;
+    stage.kill();
+    let packet = stage.player.game(1).expect("few are in flight");
+    let rig = stage.pair.rig(B);
+    rig.provokes(DropReason::UnrealIds, |rig| rig.deliver(address.endpoint, &packet));
+    // It has played there a moment ago.
+    stage.pair.fleets.iter_mut().flat_map(|it| &mut it.rigs).for_each(|it| it.jump(1_500));
+    stage.plays(B);
+    stage.server_speaks();
+    assert!(stage.plays(B));
+    assert_eq!((stage.pair.sessions()[B], stage.tally().connections), (1, 2));
+}
+
+#[test]
 fn nothing_but_packets_from_the_players_address_with_its_ids_is_believed() {
     let mut stage = Stage::new();
     let packet = stage.player.game(1).expect("few are in flight");
