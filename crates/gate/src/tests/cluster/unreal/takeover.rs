@@ -18,10 +18,12 @@ use crate::shared::standbys::TakeoverRefusal;
 use crate::store::table::Address;
 use ringgate_batch::IoEvent;
 use ringgate_bots::unreal::Tally;
-use ringgate_cluster::{Proof, Record, SessionId};
+use ringgate_cluster::{self as cluster, Record, SessionId};
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::client::{Profile, State};
-use ringgate_core::proto::unreal::prefix::Framing;
+use ringgate_core::proto::unreal::cookie::{Cookie, Proof, SecretId, Timestamp};
+use ringgate_core::proto::unreal::handshake::{Body, Handshake};
+use ringgate_core::proto::unreal::prefix::{Framing, Ids};
 
 /// Two gateways, an agent with a server that both have, and one player of the first.
 struct Stage {
@@ -191,7 +193,7 @@ fn a_session_is_its_clusters_once_it_is_open() {
     let record = stage.record().expect("it is kept");
     assert_eq!((record.holder, record.backend.as_str()), (tenure(1, A), "arena"));
     assert_eq!((record.token, record.timeout_ms), ([0; 16], 30_000));
-    let Proof::Unreal(proof) = record.proof else { panic!("it is Unreal") };
+    let cluster::Proof::Unreal(proof) = record.proof else { panic!("it is Unreal") };
     assert_eq!(Some(&proof.cookie), stage.player.client.cookie());
     assert!(proof.newest > 0);
     for _ in 0..3 {
@@ -497,6 +499,22 @@ fn a_session_that_its_player_has_left_is_in_no_later_ones_way() {
     stage.server_speaks();
     assert!(stage.plays(B));
     assert_eq!((stage.pair.sessions()[B], stage.tally().connections), (1, 2));
+}
+
+#[test]
+fn a_session_that_goes_on_is_acknowledged_for_no_cookie_of_zeros() {
+    let mut stage = Stage::new();
+    stage.kill();
+    stage.plays(B);
+    let (now_ns, ids) = (stage.pair.rig(B).now.mono_ns, Ids::new(0, 5));
+    let timestamp = Timestamp::from_ns(now_ns);
+    let zeros = Proof { secret_id: SecretId::from_bit(false), timestamp, cookie: Cookie::ZERO };
+    let packet = Handshake { ids, base: BASE, body: Body::Response(zeros) };
+    let mut out = [0; 100];
+    let len = packet.encode(&Framing::default(), &stage.dice.tail(), &mut out);
+    let home = stage.player.home;
+    let rig = stage.pair.rig(B);
+    rig.provokes(DropReason::CookieForged, |rig| rig.deliver(home, &out[..len]));
 }
 
 #[test]
