@@ -6,7 +6,7 @@ use crate::elsewhere::Elsewhere;
 use crate::front::cluster::taking::Taking;
 use crate::front::face::{Fronts, ask, ask_clustered};
 use crate::front::protocol::Front;
-use crate::front::rules::Datagrams;
+use crate::front::rules::{Datagrams, Rules};
 use crate::ids::{BindId, MemberId, WorkerId};
 use crate::mail::{ForwardedDatagram, Mail, Mailed, Offered, Steering};
 use crate::now::Now;
@@ -259,11 +259,17 @@ impl Fronts {
         }
     }
 
-    /// A member gives a session to this gateway.
+    /// A member gives a session to this gateway. Whoever gets its player's datagrams is to have it.
     pub(crate) fn handle_offered(&mut self, turn: &mut Turn<'_>, offered: Offered) {
         let Offered { address, bind, local } = offered;
+        let front = turn.common.front(address.listener);
+        let worker = ask!(self, front, .sessions().worker_of(&address));
+        if let Some(worker) = worker.filter(|it| *it != turn.common.worker.id) {
+            turn.common.neighbours.mail_out.push((worker, Mail::Offered(offered)));
+            return;
+        }
         if let Some(origin) = turn.common.origin(address, (bind, local), (0, None)) {
-            ask_clustered!(self, turn.common.front(address.listener), .take_offered(turn, &origin));
+            ask_clustered!(self, front, .take_offered(turn, &origin));
         }
     }
 

@@ -415,6 +415,9 @@ fn agent(to: SocketAddr, mut flow: Flow) -> Outcome {
             let mut writer = Writer::new(&mut bytes);
             assert!(writer.hello(&Hello::new(1, "arena-1")), "it fits");
             trunk.tell(0, 7, only(writer.bytes()));
+            let mut writer = Writer::new(&mut bytes);
+            assert!(writer.intake(true), "it fits");
+            trunk.tell(0, 7, only(writer.bytes()));
         }
         for ready in &ready {
             trunk.handle_ready(*ready, &epoll, now_ns, |event| match event {

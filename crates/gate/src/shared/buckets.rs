@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 
 use crate::ids::{ListenerId, WorkerId};
 use ringgate_batch::Endpoint;
-use ringgate_batch::spread::Spread;
+use ringgate_batch::spread::{KERNEL, Spread};
 use ringgate_core::limits::LISTENERS_MAX;
 
 /// Buckets of sources, and the listeners whose sockets go by them.
@@ -68,6 +68,14 @@ impl Share {
     pub(crate) fn begin(&self, listener: ListenerId, source: &Endpoint) -> bool {
         let bucket = self.buckets.bucket_of(listener, source);
         bucket.is_none_or(|bucket| self.buckets.spread.begin(bucket, self.worker.0))
+    }
+
+    /// The worker that gets what comes from a source, if the listener goes by buckets and the
+    /// kernel does not choose.
+    pub(crate) fn worker_of(&self, listener: ListenerId, source: &Endpoint) -> Option<WorkerId> {
+        let bucket = self.buckets.bucket_of(listener, source)?;
+        let worker = self.buckets.spread.bucket(bucket).worker;
+        (worker != KERNEL).then_some(WorkerId(worker))
     }
 
     /// A source has one more entry.

@@ -140,6 +140,13 @@ impl Cookies {
         }
     }
 
+    /// Takes back [`use_once`](Self::use_once): nothing has followed, and the player asks again.
+    pub(crate) fn take_back_use(&self, cookie: &Cookie) {
+        if let Some(secrets) = &mut self.lock().secrets {
+            secrets.used.remove(cookie);
+        }
+    }
+
     /// Makes a session known by the cookie that its player and its server share.
     pub(crate) fn settle(&self, cookie: &Cookie, client_id: u8, resident: Resident) {
         if let Some(owners) = &mut self.lock().owners {
@@ -346,6 +353,17 @@ impl Used {
             self.cookies.insert(hash(cookie), *cookie).ok_or(DropReason::ResponseHistoryFull)?;
         self.expiries.push_back((now_ns + COOKIE_LIFETIME_NS_MAX, position));
         Ok(())
+    }
+
+    /// One of the last.
+    fn remove(&mut self, cookie: &Cookie) {
+        let position = self.cookies.find(hash(cookie), |used| used == cookie);
+        let is_it = |it: &(u64, Entry<Cookie>)| Some(it.1) == position;
+        if let Some((_, position)) =
+            self.expiries.iter().rposition(is_it).and_then(|at| self.expiries.remove(at))
+        {
+            self.cookies.remove(hash(cookie), position);
+        }
     }
 
     fn hand_over(&self, some: Range<usize>, out: &mut Writer<'_>) {

@@ -341,7 +341,7 @@ impl Standbys {
     ) -> Result<(), NoRoom> {
         let mut places = lock(&self.places);
         let session = record.session;
-        let mut before = None;
+        let (mut before, mut is_claimed) = (None, false);
         if let Some(place) = places.of.get(&session) {
             let mut stood = lock(self.stood_at(place));
             let known = stood.get_mut(place, session).expect("it is where its place says");
@@ -349,6 +349,8 @@ impl Standbys {
                 return Ok(());
             }
             before = Some(known.owner);
+            // A worker waits for the answer, whatever is told of the session meanwhile.
+            is_claimed = known.is_claimed;
             if !record.is_later_than(&known.record) {
                 let before = known.owner.replace(owner);
                 self.note_back(place, known);
@@ -364,7 +366,9 @@ impl Standbys {
         if before != Some(Some(owner)) && places.given_by(owner) >= share_of(self.standing_max) {
             return Err(NoRoom::Share);
         }
-        self.insert(&mut places, address, Entry::new(Some(owner), record, None));
+        let mut entry = Entry::new(Some(owner), record, None);
+        entry.is_claimed = is_claimed;
+        self.insert(&mut places, address, entry);
         Ok(())
     }
 

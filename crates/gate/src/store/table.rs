@@ -19,7 +19,7 @@ pub(crate) mod handed;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::ids::ListenerId;
+use crate::ids::{ListenerId, WorkerId};
 use crate::shared::buckets::Share;
 use crate::store::area::Area;
 use crate::store::entry::Entry;
@@ -464,6 +464,11 @@ impl<T: Tenant> Table<T> {
         inserted
     }
 
+    /// The worker that gets what comes from an address, where that goes by buckets.
+    pub(crate) fn worker_of(&self, address: &Address) -> Option<WorkerId> {
+        self.share.as_ref()?.worker_of(address.listener, &address.endpoint)
+    }
+
     /// The addresses of all entries.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = &Address> {
         let live = self.stored.iter().filter(|it| it.generation.is_indexed());
@@ -606,7 +611,6 @@ const INDEX_CELLS: usize = 2;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::WorkerId;
     use crate::shared::buckets::Buckets;
     use proptest::prelude::*;
     use ringgate_batch::spread::{Bucket, SPREAD_WORDS, Spread, SpreadKey};

@@ -468,6 +468,7 @@ impl Desk {
             Event::Stray { .. }
             | Event::Caught { .. }
             | Event::Unproven { .. }
+            | Event::Beat
             | Event::Message(_) => {}
         });
         self.take_notes(now_ns);

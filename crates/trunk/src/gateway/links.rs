@@ -1,11 +1,18 @@
 //! A trunk's links: each is a link to one of the gateway's own workers.
 //!
-//! A link waits until its lane is up: only then is there a way for what its worker has to say. A
-//! worker that has the lane is given its end of the link, by which goes what must arrive; to others
-//! it is made as the game process would make it, and everything goes by it.
+//! A link waits until its lane is up: only then is there a way for what its worker has to say. And
+//! it waits until the agent has said what it arbitrates, which follows its hello: a worker that
+//! hears of a link without that takes the agent for one that arbitrates nothing, and would have
+//! sessions of its cluster go on alone. An agent that arbitrates less has said all when anything
+//! else comes by the stream.
+//!
+//! A worker that has the lane is given its end of the link, by which goes what must arrive; to
+//! others it is made as the game process would make it, and everything goes by it.
 
 mod carried;
 mod lending;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -14,7 +21,7 @@ use std::path::Path;
 
 use crate::socket::{Bundles, Local, Received, Trunk};
 use crate::worker::WorkerInbox;
-use ringgate_link::bundle::{Frame, Frames, GoodbyeReason, ToGateway};
+use ringgate_link::bundle::{Frame, Frames, FromArbiter, GoodbyeReason, ToGateway};
 use ringgate_os::notify::{Epoll, Ready};
 
 use crate::gateway::shown::LinkCounts;
@@ -53,6 +60,8 @@ pub(crate) struct Links {
     latest: Option<((u8, u16), usize)>,
     /// Lanes that are up.
     up: Vec<u8>,
+    /// The link whose hello came last by the stream, while what its agent arbitrates may follow.
+    beginning: Option<usize>,
     /// Lanes that workers have.
     lent: Vec<u8>,
     /// By what workers call links of lanes that they have: never the same twice.
@@ -80,7 +89,7 @@ struct Link {
 
 #[derive(Debug)]
 enum State {
-    /// Its lane is not up yet: records that must arrive.
+    /// Its lane is not up yet, or it begins: records that must arrive.
     Waiting(Vec<u8>),
     Up(Local),
 }
@@ -104,18 +113,45 @@ impl Links {
         making: Making<'_>,
     ) {
         match self.find((lane, number)) {
-            Some(place) => self.pass_on(place, frame),
+            Some(place) => {
+                self.pass_on(place, frame);
+                if self.beginning.is_some() && !self.may_begin_on(place, frame) {
+                    self.handle_begun(making);
+                }
+            }
             None if frame.may_be_lost() => self.counts.gone += frame.payloads().max(1),
-            None => self.begin((lane, number), frame, making),
+            None => {
+                self.handle_begun(making);
+                self.begin((lane, number), frame, making);
+            }
+        }
+    }
+
+    /// Whether the agent may still say what it arbitrates on the link that begins, behind a record
+    /// of this link.
+    #[cold]
+    fn may_begin_on(&self, place: usize, frame: Frame<'_>) -> bool {
+        // What may be lost does not come by the stream.
+        let more = [FromArbiter::Arbitrates, FromArbiter::ArbitratesPlain];
+        let is_more = FromArbiter::decode(frame).is_some_and(|said| more.contains(&said));
+        frame.may_be_lost() || self.beginning == Some(place) && is_more
+    }
+
+    /// The agent has said what it arbitrates, if anything, on the link that has begun.
+    pub(crate) fn handle_begun(&mut self, making: Making<'_>) {
+        let Some(place) = self.beginning.take() else { return };
+        if self.places[place].as_ref().is_some_and(|link| self.up.contains(&link.lane)) {
+            self.open(place, making);
         }
     }
 
     /// The agent has ended a link, and is told so unless that was done before.
-    pub(crate) fn handle_end(&mut self, key: (u8, u16)) {
+    pub(crate) fn handle_end(&mut self, key: (u8, u16), making: Making<'_>) {
         if let Some(place) = self.find(key) {
             self.remove(place);
             self.answers.push(Answer::End(key.0, key.1));
         }
+        self.handle_begun(making);
     }
 
     /// A lane is up, and its worker has it, or not: what has waited for it goes on.
@@ -125,7 +161,8 @@ impl Links {
         }
         self.lent.extend(is_lent.then_some(lane));
         for place in 0..self.places.len() {
-            if self.places[place].as_ref().is_some_and(|link| link.lane == lane) {
+            let is_its = self.places[place].as_ref().is_some_and(|link| link.lane == lane);
+            if is_its && self.beginning != Some(place) {
                 self.open(place, making);
             }
         }
@@ -309,9 +346,7 @@ impl Links {
         self.places[place] = Some(Link { lane, number, serial, backend, state, is_dirty: false });
         self.by_serial.insert(serial, place);
         self.by_number.insert((lane, number), place);
-        if self.up.contains(&lane) {
-            self.open(place, making);
-        }
+        self.beginning = Some(place);
     }
 
     /// Connects to the worker.
@@ -359,6 +394,7 @@ impl Links {
         self.by_number.remove(&(link.lane, link.number));
         self.by_serial.remove(&link.serial);
         self.latest = None;
+        self.beginning.take_if(|beginning| *beginning == place);
         if let State::Up(mut local) = link.state {
             local.flush();
             self.counts.gone += local.clear();

@@ -435,8 +435,9 @@ fn handle(
 ) {
     match event {
         Event::Record { lane, link, frame } => links.handle_record((lane, link), frame, making),
-        Event::Ended { lane, link } => links.handle_end((lane, link)),
+        Event::Ended { lane, link } => links.handle_end((lane, link), making),
         Event::LaneUp(lane) => risen.push(lane),
+        Event::Beat => links.handle_begun(making),
         Event::Caught { serial } => links.handle_caught(serial, making.epoll),
         // What is nobody's is nothing that this trunk has to count.
         Event::Stray { from, datagram } => _ = shared.route(from, datagram),

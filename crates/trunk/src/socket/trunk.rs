@@ -83,6 +83,8 @@ pub enum Event<'a> {
     },
     /// The other gateway of the cluster says something.
     Message(&'a [u8]),
+    /// The other end is there, or says what only a later version knows.
+    Beat,
     /// A link is over.
     Ended {
         /// The worker.
@@ -371,7 +373,7 @@ impl Trunk {
                     handle(Event::Begun(welcome));
                 }
                 FrameAction::Message(message) => handle(Event::Message(message)),
-                FrameAction::Nothing => {}
+                FrameAction::Nothing => handle(Event::Beat),
                 // The gateway has decided before there was a trunk.
                 FrameAction::Decide { .. } => return Err(End::Ours(Reason::Format)),
             }

@@ -178,7 +178,7 @@ pub enum InSession {
 pub struct Standing {
     /// What the player's packets begin with.
     pub ids: Ids,
-    /// The cookie of the response that opened the session.
+    /// The cookie of the response that opened the session; zeros where that was elsewhere.
     pub accepted: Cookie,
     /// When the newest cookie was made with which the player has proven the address.
     pub proven_ns: u64,
@@ -209,7 +209,8 @@ impl Standing {
             Some(over_ns) => made_ns < over_ns,
             None => made_ns <= self.heard_ns.saturating_add(QUIET_NS),
         };
-        if is_same_client && proof.cookie == self.accepted {
+        let is_accepted = self.accepted != Cookie::ZERO && proof.cookie == self.accepted;
+        if is_same_client && is_accepted {
             InSession::Acknowledge
         } else if is_same_client && is_in_session {
             InSession::AcknowledgeProven(proof)

@@ -270,8 +270,12 @@ impl Filter {
     /// packets, by their numbers in full, and with this packet of the server's, which is still to
     /// pass. What the server has said is taken as it is; the client can have heard of no more than
     /// that, and has not missed more than an engine keeps in flight.
+    ///
+    /// Where the other one has not gone by numbers, what the server has acknowledged has passed. So
+    /// what was on its way to the server may pass once more, which an engine passes over.
     pub fn going_on(client: &Window, server: &Header<'_>, now_ns: u64) -> Option<Self> {
-        let mut window = WrappedWindow::going_on(client.clone())?;
+        let unread = || WrappedWindow::closed_before(server.acked.wrapping_add(1));
+        let mut window = WrappedWindow::going_on(client.clone()).unwrap_or_else(unread);
         if server.acked.is_newer_than(window.latest()) {
             // The other one has let it pass, and that was not known yet.
             let acked = window.full(server.acked)?;

@@ -249,16 +249,28 @@ pub(crate) trait Owning: Clustering {
         }
     }
 
+    /// Nobody is to go on with a session until a record of it is kept again.
+    fn withdraw_record(&self, common: &Common, index: Entry<Self::Session>) {
+        let id = self.clusters().get(index).map(|it| it.id);
+        if let Some((standbys, id)) = common.claims.standbys().zip(id) {
+            standbys.end(id);
+        }
+    }
+
+    /// What another gateway needs to go on with a session: nothing where its player has no address.
     fn record_of(
         &mut self,
         common: &Common,
         now: Now,
         index: Entry<Self::Session>,
     ) -> Option<(Address, Record)> {
+        let address = *self.sessions().address(index);
+        if address.endpoint.port() == 0 {
+            return None;
+        }
         let it = self.clusters_mut().get_mut(index)?;
         it.revision += 1;
         let it = self.clusters().get(index)?;
-        let address = *self.sessions().address(index);
         let Portable { backend, talks_to, slot, timeout_ms, heard_ns, proof } =
             self.portable(common, index);
         let silent_ns = now.mono_ns.saturating_sub(heard_ns);

@@ -81,6 +81,10 @@ pub(crate) trait Taking: Clustering {
         origin: &Origin,
         (record, is_offered): (Box<Record>, bool),
     ) -> Result<(), TakeoverRefusal> {
+        let asked = self.clusters().takeovers.under_way.get(&record.session);
+        if asked.is_some_and(|it| !it.is_given_up) {
+            return Ok(());
+        }
         let now_ns = turn.now.mono_ns;
         let setup = Arc::clone(&turn.common.setup);
         if record.proof.client_id().is_some_and(|it| setup.denied.holds_client(it)) {

@@ -81,6 +81,7 @@ impl UnrealFront {
         let begun = self.sessions.begin(origin.address, session, now_ns, forwarded);
         let index = begun.map_err(|why| {
             turn.common.claims.leave(&claim);
+            turn.common.claims.cookies().take_back_use(&proof.cookie);
             why.reason(DropReason::ResponseSessionsFull)
         })?;
         self.opening_count += 1;

@@ -15,7 +15,7 @@
 use crate::arrivals::Origin;
 use crate::counters::Ended;
 use crate::elsewhere::Elsewhere;
-use crate::front::cluster::taking::Taking;
+use crate::front::cluster::owning::Owning;
 use crate::front::rules::Rules;
 use crate::front::unreal::loopback::loopback_of;
 use crate::front::unreal::session::Session;
@@ -56,6 +56,12 @@ impl UnrealFront {
         }
         let silent_ns = turn.now.mono_ns.saturating_sub(self.sessions.at(index).heard_ns);
         if may_be_anothers
+            && silent_ns >= SILENT_NS
+            && let Some(becomes) = self.claim_later(turn, index, origin, game.0)
+        {
+            return Err(becomes);
+        }
+        if may_be_anothers
             && asks_after(silent_ns)
             && !self.may_be_elsewhere(turn.common, index)
             && self.ask_to_restart(turn, origin, game, bytes.len()).is_ok()
@@ -77,10 +83,8 @@ impl UnrealFront {
             turn.common.unsteer(worker, old, None);
         }
         turn.common.trace(&old, None, Fact::Displaced);
-        if self.sessions.clusters.get(index).is_some() {
-            // Nothing that comes from its address is its player's.
-            self.go_alone(turn, index);
-        }
+        // Nothing that comes from its address is its player's: nobody could go on with it from there.
+        self.withdraw_record(turn.common, index);
         self.sessions.readdress(index, Address { endpoint, ..old });
     }
 

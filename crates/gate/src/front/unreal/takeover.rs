@@ -10,13 +10,19 @@
 use std::sync::Arc;
 
 use crate::arrivals::Origin;
+use crate::counters::Ended;
 use crate::elsewhere::Elsewhere;
 use crate::front::cluster::taking::Taking;
+use crate::front::rules::Rules;
+use crate::front::unreal::session::Session;
 use crate::front::unreal::state::UnrealFront;
 use crate::shared::standbys::Found;
+use crate::store::entry::Entry;
 use crate::turn::Turn;
+use ringgate_cluster::Record;
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::front::Classified;
+use ringgate_core::proto::unreal::prefix::Ids;
 
 impl UnrealFront {
     /// A datagram of an address without a session here. Whether another one looks at it.
@@ -39,19 +45,19 @@ impl UnrealFront {
             return Ok(true);
         }
         // Whoever shakes hands begins a connection of its own.
-        if let Classified::Game(ids, _) = classified {
-            match standbys.find(&origin.address, turn.now.mono_ns) {
-                Some(Found::Try(record)) => {
-                    let proof = record.proof.of_unreal().ok_or(DropReason::UnknownSource)?;
-                    if *ids != proof.player_ids {
-                        return Err(DropReason::UnrealIds);
-                    }
+        if let Classified::Game(ids, _) = classified
+            && let Some(found) = standbys.find(&origin.address, turn.now.mono_ns)
+        {
+            let why = match found {
+                Found::Try(record) if is_players(&record, *ids) => {
                     return Err(self.claim_orphan(turn, standbys, origin, record));
                 }
-                Some(Found::Claimed) => return Err(DropReason::TakeoverAwaited),
-                Some(Found::Limited) => return Err(DropReason::TakeoverLimited),
-                None => {}
-            }
+                Found::Try(_) => DropReason::UnrealIds,
+                Found::Claimed => return Err(DropReason::TakeoverAwaited),
+                Found::Limited => DropReason::TakeoverLimited,
+            };
+            let is_sent = turn.common.send_on_from_orphans(turn.now, origin, bytes)?;
+            return if is_sent { Ok(true) } else { Err(why) };
         }
         if !is_forwarded {
             self.take_offered(turn, origin);
@@ -63,4 +69,31 @@ impl UnrealFront {
             _ => Ok(false),
         }
     }
+
+    /// A packet that the session of its address has refused, which has been silent for a while: its
+    /// player may have had a later one elsewhere, whose owner is gone. That goes on here then, in
+    /// the place of the one that the player has left. What becomes of the packet.
+    pub(crate) fn claim_later(
+        &mut self,
+        turn: &mut Turn<'_>,
+        index: Entry<Session>,
+        origin: &Origin,
+        ids: Ids,
+    ) -> Option<DropReason> {
+        let claims = Arc::clone(&turn.common.claims);
+        let standbys = claims.standbys()?;
+        let Found::Try(record) = standbys.find(&origin.address, turn.now.mono_ns)? else {
+            return None;
+        };
+        if !is_players(&record, ids) {
+            return None;
+        }
+        self.end(turn, index, Ended::Replaced);
+        Some(self.claim_orphan(turn, standbys, origin, record))
+    }
+}
+
+/// Whether the player of a session whose owner is gone has such ids.
+fn is_players(record: &Record, ids: Ids) -> bool {
+    record.proof.of_unreal().is_some_and(|proof| proof.player_ids == ids)
 }

@@ -257,6 +257,20 @@ fn one_worker_claims_at_a_time_until_it_is_answered() {
 }
 
 #[test]
+fn a_later_record_lets_no_second_worker_claim() {
+    let standbys = none();
+    let claims = |revision| {
+        let record = Record { revision, ..record(1, 1) };
+        assert!(standbys.stand_by(B, at(1), record).is_ok());
+        assert!(standbys.hear_offer(B, id(1)).is_some());
+        standbys.begin_claim(id(1))
+    };
+    assert!(claims(1) && !claims(2));
+    standbys.give_up(id(1), TakeoverRefusal::NotAnswered);
+    assert!(claims(3));
+}
+
+#[test]
 fn what_nobody_takes_over_is_forgotten_after_its_timeout() {
     let standbys = none();
     for (number, timeout_ms) in [(1, 10_000), (2, 0)] {

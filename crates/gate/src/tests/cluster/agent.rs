@@ -96,6 +96,13 @@ impl Behind {
         }
     }
 
+    /// Its address is given back.
+    fn forget(&mut self, id: SessionId) {
+        if let Some(address) = self.addresses.remove(&id) {
+            self.links.retain(|_, it| *it != address);
+        }
+    }
+
     fn take(&mut self, at: At, session: LinkSession, bytes: &[u8]) {
         let from = *self.links.get(&(at, session)).expect("announced before");
         let mut out = [0; UNREAL_BYTES_MAX];
@@ -288,6 +295,7 @@ impl Agent {
                     let lane = self.lane_of(id, fenced.tenure);
                     answers.extend(lane.map(|at| (at, fenced)));
                     self.closed.push(id);
+                    self.forget(id);
                 }
                 let (wake, reply) = (Wake(0), Reply::Ended);
                 answers.push((at, Answer { session: id, tenure, wake, reply }));
@@ -325,6 +333,11 @@ impl Agent {
             Refused::Replayed(_) | Refused::Unclaimed => None,
         };
         self.refused.push(why);
+        if reply.is_some() {
+            // It is told once: what still comes is of no session.
+            let lane = self.lanes.get_mut(&at).expect("it speaks");
+            lane.forget_all_of(session);
+        }
         let answer = |reply| Answer { session, tenure, wake: Wake(0), reply };
         answers.extend(reply.map(|reply| (at, answer(reply))));
     }
@@ -424,6 +437,14 @@ impl Agent {
         assert!(twice.is_empty() || !is_known, "{twice:?} have two sessions");
     }
 
+    /// The game hears that a session is over, and no gateway has it any more.
+    fn forget(&mut self, id: SessionId) {
+        self.lanes.values_mut().for_each(|lane| lane.forget_all_of(id));
+        if let Some(behind) = &mut self.behind {
+            behind.forget(id);
+        }
+    }
+
     fn ask(
         &mut self,
         session: SessionId,
@@ -507,9 +528,21 @@ impl Lane {
             self.others.remove(&session);
             is_granted
         } else {
-            self.sessions.remove(&session);
-            self.others.insert(session);
+            // What is the cluster's stays that.
+            if !self.sessions.contains_key(&session) {
+                self.others.insert(session);
+            }
             true
+        }
+    }
+
+    /// What is called so in its cluster is over: what still comes of it is of no session.
+    fn forget_all_of(&mut self, id: SessionId) {
+        let its: Vec<_> =
+            self.sessions.extract_if(|_, it| it.0 == id).map(|(session, _)| session).collect();
+        for session in its {
+            self.forget(session);
+            self.unnumbered.insert(session);
         }
     }
 

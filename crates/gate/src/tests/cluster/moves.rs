@@ -1,10 +1,19 @@
 //! A session moves after its player, and a gateway gives away what it has before it leaves.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
 use super::super::rig::home;
 use super::agent::standing;
-use super::takeover::{A, B, Scene, incarnation, tenure};
-use super::{OTHER, Pair};
+use super::takeover::{A, B, Scene, incarnation, setup, tenure};
+use super::{OTHER, Pair, SECOND};
 use crate::counters::Ended;
+use crate::ids::{BindId, ListenerId, WorkerId};
+use crate::mail::{Mail, Offered};
+use crate::shared::buckets::Buckets;
+use crate::store::table::Address;
+use ringgate_batch::LocalIp;
+use ringgate_batch::spread::{SPREAD_WORDS, Spread, SpreadKey};
 use ringgate_cluster::{Answer, Reply, Wake};
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::netcode::packet::PacketKind;
@@ -241,4 +250,26 @@ fn two_gateways_that_cannot_reach_each_other_pass_a_player_to_and_fro() {
     assert_eq!(scene.pair.standbys(A).counts().standing, 1);
     scene.pair.be_able();
     assert_eq!([A, B].map(|at| scene.pair.standbys(at).counts().standing), [0, 0]);
+}
+
+#[test]
+fn what_is_given_away_goes_to_the_worker_that_gets_its_players_datagrams() {
+    let mut pair = Pair::new(setup(), 2);
+    let words: Vec<_> = (0..SPREAD_WORDS).map(|_| AtomicU64::new(0)).collect();
+    let buckets = Buckets::new(Spread::new(Box::new(words), SpreadKey::new([7; 6]), 2));
+    let buckets = Arc::new(buckets);
+    assert_eq!(buckets.spread().give_empty(&[0]), 0);
+    buckets.set_listener(ListenerId(0), true);
+    for rig in &mut pair.fleets[B].rigs {
+        rig.host.gate_mut().share(&buckets);
+    }
+    for number in 0..20 {
+        let address = Address { listener: ListenerId(0), endpoint: home(number) };
+        let (bind, local) = (BindId(0), LocalIp::UNSPECIFIED);
+        let rig = &mut pair.fleets[B].rigs[SECOND.index()];
+        rig.mail(Mail::Offered(Offered { address, bind, local }));
+        rig.turn();
+        let written = rig.host.take_written();
+        assert!(matches!(written[..], [(WorkerId(0), Mail::Offered(_))]));
+    }
 }

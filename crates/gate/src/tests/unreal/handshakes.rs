@@ -1,6 +1,7 @@
 //! Getting in, and staying out.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use super::super::rig::home;
 use super::rig::{Arena, BASE, Player, rules_mut, unreal_setup};
@@ -8,6 +9,8 @@ use crate::counters::Ended;
 use crate::ids::{BackendId, ListenerId};
 use crate::mail::Mail;
 use crate::setup::{Limits, Route, Setup};
+use crate::shared::buckets::Buckets;
+use ringgate_batch::spread::{Bucket, SPREAD_WORDS, Spread, SpreadKey};
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::client::State;
 use ringgate_core::proto::unreal::handshake::{Base, Body, Handshake, Tail};
@@ -124,6 +127,29 @@ fn nobody_is_acknowledged_for_a_cookie_of_zeros() {
     let len = packet.encode(&Framing::default(), &Tail::draw(&[9; 17]), &mut out);
     assert!(arena.deliver(0, home(1), &out[..len]).is_empty());
     assert_eq!(arena.drops(DropReason::CookieForged), 1);
+}
+
+#[test]
+fn a_response_whose_bucket_was_another_workers_lets_its_player_in_later() {
+    let mut arena = Arena::new(unreal_setup(1), 1);
+    let words: Vec<_> = (0..SPREAD_WORDS).map(|_| AtomicU64::new(0)).collect();
+    let buckets = Buckets::new(Spread::new(Box::new(words), SpreadKey::new([7; 6]), 2));
+    let buckets = Arc::new(buckets);
+    buckets.set_listener(ListenerId(0), true);
+    arena.rig().host.gate_mut().share(&buckets);
+    let mut player = Player::new(&arena, 1);
+    player.step(&mut arena);
+    let bucket = buckets.spread().key().bucket(&player.home);
+    buckets.spread().set(bucket, Bucket { worker: 1, sessions: 1 });
+    let response = player.owed(&mut arena).expect("a response");
+    player.exchange(&mut arena, &response);
+    assert_eq!((arena.drops(DropReason::BucketMoved), player.peer.is_some()), (1, false));
+    buckets.spread().leave(bucket);
+    player.exchange(&mut arena, &response);
+    assert!(player.plays(&mut arena));
+    // It has done its work now.
+    player.exchange(&mut arena, &response);
+    assert_eq!(arena.counters().sessions_opened, 1);
 }
 
 #[test]

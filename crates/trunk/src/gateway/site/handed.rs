@@ -10,7 +10,7 @@ use crate::socket::{Bundles, Settings, Trunk};
 use ringgate_core::carry::{Broken, Carry, Reader, Writer, time};
 use ringgate_os::notify::Epoll;
 
-use super::{BELL, Site};
+use super::{BELL, Site, making};
 use crate::gateway::links::Links;
 use crate::gateway::mailbox::Mailbox;
 use crate::gateway::shared::Shared;
@@ -22,6 +22,9 @@ impl Site {
     /// does.
     pub(super) fn is_taken(&mut self, order: Order) -> bool {
         let lanes = self.take_lanes_back();
+        let Self { shared, allowed, epoll, links, number, .. } = self;
+        // Which link begins is not written.
+        links.handle_begun(making(shared, allowed, epoll, *number));
         self.answer();
         self.links.flush(&self.epoll);
         let (verdict, is_given) = order.rest(self.part());

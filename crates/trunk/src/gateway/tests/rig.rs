@@ -424,7 +424,7 @@ impl Agent {
                     other => panic!("{other:?}"),
                 },
                 Event::Ended { lane, link } => ended.push((lane, link)),
-                Event::LaneUp(_) | Event::Begun(_) => {}
+                Event::LaneUp(_) | Event::Begun(_) | Event::Beat => {}
                 Event::Stray { .. } => panic!("a stray datagram at an agent"),
                 Event::Caught { .. } => panic!("an agent lends no lane"),
                 Event::Message(_) => panic!("a gateway says nothing so to an agent"),

@@ -316,7 +316,7 @@ fn note(event: Event<'_>, heard: &mut Vec<Heard>, up: &mut Vec<u8>) {
         Event::Record { lane, link, .. } => heard.push(Heard::Told { lane, link }),
         Event::Ended { lane, link } => heard.push(Heard::Ended { lane, link }),
         Event::LaneUp(lane) => up.push(lane),
-        Event::Begun(_) => {}
+        Event::Begun(_) | Event::Beat => {}
         Event::Stray { from, .. } => panic!("a datagram of {from} came to a lane"),
         Event::Caught { .. } => panic!("no link was called"),
         Event::Message(_) => panic!("nobody says anything so"),

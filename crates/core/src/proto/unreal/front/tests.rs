@@ -178,6 +178,13 @@ fn a_player_with_a_session_is_acknowledged_challenged_replaced_or_restarted() {
     // The response that opened the session; with another client id its MAC will not hold.
     assert_eq!(decide(Body::Response(made_at(100, 1))), Ok(InSession::Acknowledge));
     assert_eq!(from_other(made_at(100, 1)), Ok(InSession::Replace(made_at(100, 1))));
+    // Of a session that was opened elsewhere nothing is known by heart.
+    let elsewhere = Standing { accepted: Cookie::ZERO, ..standing };
+    let zeros = Proof { cookie: Cookie::ZERO, ..made_at(100, 0) };
+    assert_eq!(
+        in_session(&packet(Body::Response(zeros)), Some(&elsewhere)),
+        Ok(InSession::AcknowledgeProven(zeros))
+    );
     // Another response of the same connection, to a challenge from before or since.
     for seconds in [99, 101, 110, 112] {
         let proof = made_at(seconds, 2);

@@ -11,16 +11,19 @@ use super::super::{OTHER, Pair};
 use super::{A, B};
 use crate::counters::Ended;
 use crate::ids::ListenerId;
+use crate::mail::Mail;
 use crate::setup::{Duplicates, Setup};
 use crate::shared::claims::Claims;
 use crate::shared::standbys::TakeoverRefusal;
 use crate::store::table::Address;
 use ringgate_batch::IoEvent;
 use ringgate_bots::unreal::Tally;
-use ringgate_cluster::{Proof, Record, SessionId};
+use ringgate_cluster::{self as cluster, Record, SessionId};
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::client::{Profile, State};
-use ringgate_core::proto::unreal::prefix::Framing;
+use ringgate_core::proto::unreal::cookie::{Cookie, Proof, SecretId, Timestamp};
+use ringgate_core::proto::unreal::handshake::{Body, Handshake};
+use ringgate_core::proto::unreal::prefix::{Framing, Ids};
 
 /// Two gateways, an agent with a server that both have, and one player of the first.
 struct Stage {
@@ -120,6 +123,19 @@ impl Stage {
         self.player.owed_at(now_ns, &tail)
     }
 
+    /// The player is somewhere else, and proves it.
+    fn come_back(&mut self, at: usize) {
+        let restarts = (0..30).find_map(|_| {
+            self.plays(at);
+            self.pair.pass(100);
+            self.owed()
+        });
+        self.say(at, &restarts.expect("it is asked to restart"));
+        let owed = self.owed().expect("a response");
+        self.say(at, &owed);
+        assert_eq!(self.player.client.state(), State::Connected);
+    }
+
     /// The first has no link to the agent any more.
     fn lose_link(&mut self) {
         for (_, lane) in self.agent.lose(A) {
@@ -177,7 +193,7 @@ fn a_session_is_its_clusters_once_it_is_open() {
     let record = stage.record().expect("it is kept");
     assert_eq!((record.holder, record.backend.as_str()), (tenure(1, A), "arena"));
     assert_eq!((record.token, record.timeout_ms), ([0; 16], 30_000));
-    let Proof::Unreal(proof) = record.proof else { panic!("it is Unreal") };
+    let cluster::Proof::Unreal(proof) = record.proof else { panic!("it is Unreal") };
     assert_eq!(Some(&proof.cookie), stage.player.client.cookie());
     assert!(proof.newest > 0);
     for _ in 0..3 {
@@ -370,14 +386,135 @@ fn its_port_may_change_at_the_gateway_that_goes_on_with_it() {
     stage.settle();
     stage.pair.fleets.iter_mut().flat_map(|it| &mut it.rigs).for_each(|it| it.jump(11_000));
     stage.player.home = stage.player.home.with_port(6000);
-    stage.plays(B);
-    for _ in 0..2 {
-        let owed = stage.owed().expect("it restarts");
-        stage.say(B, &owed);
-    }
-    assert_eq!(stage.player.client.state(), State::Connected);
+    stage.come_back(B);
     assert!(stage.plays(B));
     stage.is_one();
+}
+
+#[test]
+fn a_player_whose_address_another_one_has_keeps_its_session_in_the_cluster() {
+    let mut stage = Stage::new();
+    let profile = Profile { framing: Framing::default(), client_id: 6, base: BASE };
+    let other = Player::begun(&profile, stage.pair.rig(A).now.mono_ns);
+    let mut other = std::mem::replace(&mut stage.player, other);
+    stage.player.home = other.home.with_port(7000);
+    for _ in 0..2 {
+        let owed = stage.owed().expect("a handshake");
+        stage.say(A, &owed);
+    }
+    assert!(stage.plays(A));
+    let owned = |stage: &Stage| stage.pair.standbys(A).counts().owned;
+    assert_eq!(owned(&stage), 2);
+    stage.settle();
+    stage.pair.fleets.iter_mut().flat_map(|it| &mut it.rigs).for_each(|it| it.jump(11_000));
+    stage.settle();
+    // It is where the other one was.
+    stage.player.home = other.home;
+    stage.come_back(A);
+    assert!(stage.plays(A));
+    assert_eq!((owned(&stage), stage.record().is_some()), (1, false), "from nowhere none goes on");
+    stage.settle();
+    // That one is back, by another port.
+    std::mem::swap(&mut stage.player, &mut other);
+    stage.player.home = stage.player.home.with_port(9);
+    stage.come_back(A);
+    assert!(stage.plays(A));
+    assert_eq!((owned(&stage), stage.record().is_some()), (2, true));
+    assert!(stage.agent.closed.is_empty());
+    assert_eq!((stage.pair.sessions(), stage.tally().connections), ([2, 0], 2));
+    stage.kill();
+    stage.plays(B);
+    stage.server_speaks();
+    assert!(stage.plays(B));
+}
+
+#[test]
+fn members_may_look_at_duplicates_each_in_its_own_way() {
+    for [own, others] in [
+        [Duplicates::Opaque, Duplicates::Notify],
+        [Duplicates::Pass, Duplicates::Notify],
+        [Duplicates::Notify, Duplicates::Opaque],
+    ] {
+        for gives in [false, true] {
+            let with = |duplicates| {
+                let mut setup = Setup { cluster: Some("fra".into()), ..setup() };
+                rules_mut(&mut setup).duplicates = duplicates;
+                setup
+            };
+            let mut stage = Stage::of(with(own));
+            stage.pair.rig(B).mail(Mail::Setup(Arc::new(with(others))));
+            stage.settle();
+            assert!(stage.plays(A) && stage.plays(A));
+            if gives {
+                stage.give_away();
+            } else {
+                stage.kill();
+            }
+            stage.plays(B);
+            stage.server_speaks();
+            assert!(stage.plays(B) && stage.plays(B), "{own:?} {others:?} {gives}");
+        }
+    }
+}
+
+#[test]
+fn who_has_connected_anew_at_another_member_is_forwarded_there() {
+    let mut stage = Stage::new();
+    stage.kill();
+    let address = Address { listener: ListenerId(0), endpoint: stage.player.home };
+    let mut others = stage.player.game(1).expect("few are in flight");
+    others[0] ^= 1 << 2;
+    let rig = stage.pair.rig(B);
+    rig.provokes(DropReason::UnrealIds, |rig| rig.deliver(address.endpoint, &others));
+    assert!(stage.pair.whereabouts(B).learn(&address, OTHER[B], 0).is_ok());
+    stage.pair.pass(100);
+    stage.pair.rig(B).deliver(address.endpoint, &others);
+    assert_eq!(stage.pair.rig(B).counters().members_out, 1);
+    stage.plays(B);
+    assert_eq!(stage.agent.claims.len(), 1, "its former session may still go on");
+}
+
+#[test]
+fn a_session_that_its_player_has_left_is_in_no_later_ones_way() {
+    let mut stage = Stage::new();
+    let address = Address { listener: ListenerId(0), endpoint: stage.player.home };
+    stage.pair.whereabouts(B).unlearn(&address, OTHER[B]);
+    let profile = Profile { framing: Framing::default(), client_id: 4, base: BASE };
+    let former = Player::begun(&profile, stage.pair.rig(B).now.mono_ns);
+    let player = std::mem::replace(&mut stage.player, former);
+    stage.player.home = address.endpoint;
+    for _ in 0..2 {
+        let owed = stage.owed().expect("a handshake");
+        stage.say(B, &owed);
+    }
+    assert!(stage.player.peer.is_some());
+    stage.player = player;
+    stage.kill();
+    let packet = stage.player.game(1).expect("few are in flight");
+    let rig = stage.pair.rig(B);
+    rig.provokes(DropReason::UnrealIds, |rig| rig.deliver(address.endpoint, &packet));
+    // It has played there a moment ago.
+    stage.pair.fleets.iter_mut().flat_map(|it| &mut it.rigs).for_each(|it| it.jump(1_500));
+    stage.plays(B);
+    stage.server_speaks();
+    assert!(stage.plays(B));
+    assert_eq!((stage.pair.sessions()[B], stage.tally().connections), (1, 2));
+}
+
+#[test]
+fn a_session_that_goes_on_is_acknowledged_for_no_cookie_of_zeros() {
+    let mut stage = Stage::new();
+    stage.kill();
+    stage.plays(B);
+    let (now_ns, ids) = (stage.pair.rig(B).now.mono_ns, Ids::new(0, 5));
+    let timestamp = Timestamp::from_ns(now_ns);
+    let zeros = Proof { secret_id: SecretId::from_bit(false), timestamp, cookie: Cookie::ZERO };
+    let packet = Handshake { ids, base: BASE, body: Body::Response(zeros) };
+    let mut out = [0; 100];
+    let len = packet.encode(&Framing::default(), &stage.dice.tail(), &mut out);
+    let home = stage.player.home;
+    let rig = stage.pair.rig(B);
+    rig.provokes(DropReason::CookieForged, |rig| rig.deliver(home, &out[..len]));
 }
 
 #[test]

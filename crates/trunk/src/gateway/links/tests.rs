@@ -1,0 +1,126 @@
+//! When a worker hears of a link, and with what.
+
+use std::path::PathBuf;
+
+use super::*;
+use crate::socket::Bundles;
+use ringgate_link::bundle::FromArbiter::{Arbitrates, ArbitratesDelivery, ArbitratesPlain};
+use ringgate_link::bundle::{Hello, Writer};
+use socket2::{Domain, SockAddr, Socket, Type};
+
+/// A worker, and the links of a trunk whose only lane is up.
+struct Stage {
+    links: Links,
+    listener: Socket,
+    run_dir: PathBuf,
+    epoll: Epoll,
+    allowed: [String; 1],
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.run_dir);
+    }
+}
+
+impl Stage {
+    fn new(name: &str) -> Self {
+        let run_dir = std::env::temp_dir().join(format!("ringgate-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&run_dir).expect("a folder");
+        let path = run_dir.join("worker-0.sock");
+        let kind = Type::SEQPACKET.nonblocking().cloexec();
+        let listener = Socket::new(Domain::UNIX, kind, None).expect("a descriptor");
+        listener.bind(&SockAddr::unix(path).expect("it is short")).expect("a new folder");
+        listener.listen(8).expect("it is bound");
+        let (links, epoll) = (Links::default(), Epoll::new().expect("a descriptor"));
+        let mut stage = Self { links, listener, run_dir, epoll, allowed: ["arena".into()] };
+        stage.with(|links, making| links.handle_lane_up(0, false, making));
+        stage
+    }
+
+    fn with(&mut self, act: impl FnOnce(&mut Links, Making<'_>)) {
+        let Self { links, run_dir, epoll, allowed, .. } = self;
+        act(links, Making { run_dir, allowed, epoll, desks: &[], trunk: 1 });
+    }
+
+    /// The agent says something on a link, and the pass is over.
+    fn say(&mut self, link: u16, write: fn(&mut Writer<'_>) -> bool) {
+        let mut buf = [0; 256];
+        let mut writer = Writer::new(&mut buf);
+        assert!(write(&mut writer), "it is short");
+        let frame = Frames::new(writer.bytes()).next().expect("one").expect("own");
+        self.with(|links, making| links.handle_record((0, link), frame, making));
+        self.links.flush(&self.epoll);
+    }
+
+    /// The first bundle of the next link, if there is one: what is said about it.
+    fn first(&self) -> Option<Vec<Option<FromArbiter<'static>>>> {
+        let link = Local::from(OwnedFd::from(self.listener.accept().ok()?.0));
+        let mut first = None;
+        let received = link.receive(&mut Bundles::default(), |bundle| {
+            let known = Frames::new(bundle).map(|frame| {
+                let said = FromArbiter::decode(frame.expect("own"));
+                [Arbitrates, ArbitratesPlain, ArbitratesDelivery]
+                    .into_iter()
+                    .find(|it| Some(*it) == said)
+            });
+            first.get_or_insert_with(|| known.collect());
+        });
+        received.expect("it is there");
+        first
+    }
+}
+
+fn hello(writer: &mut Writer<'_>) -> bool {
+    writer.hello(&Hello::new(1, "arena"))
+}
+
+/// For writers of any lifetime, which the method itself is not.
+fn arbitrates(writer: &mut Writer<'_>) -> bool {
+    writer.arbitrates()
+}
+
+fn arbitrates_plain(writer: &mut Writer<'_>) -> bool {
+    writer.arbitrates_plain()
+}
+
+fn arbitrates_delivery(writer: &mut Writer<'_>) -> bool {
+    writer.arbitrates_delivery()
+}
+
+#[test]
+fn a_worker_hears_of_a_link_with_all_that_its_agent_arbitrates() {
+    let mut stage = Stage::new("arbitrates");
+    stage.say(1, hello);
+    assert_eq!(stage.first(), None);
+    stage.say(1, arbitrates);
+    assert_eq!(stage.first(), None);
+    stage.say(1, arbitrates_plain);
+    assert_eq!(stage.first(), None);
+    stage.say(1, arbitrates_delivery);
+    let said = [Arbitrates, ArbitratesPlain, ArbitratesDelivery].map(Some);
+    assert_eq!(stage.first(), Some([&[None], &said[..]].concat()));
+}
+
+#[test]
+fn an_agent_that_arbitrates_less_has_said_all_when_anything_else_comes() {
+    let mut stage = Stage::new("less");
+    stage.say(1, hello);
+    stage.say(2, hello);
+    assert_eq!(stage.first(), Some(vec![None]), "another link begins");
+    stage.say(2, arbitrates);
+    assert_eq!(stage.first(), None);
+    stage.say(2, |it| it.intake(false));
+    assert_eq!(stage.first(), Some(vec![None, Some(Arbitrates), None]));
+    stage.say(3, hello);
+    stage.with(|links, making| links.handle_end((0, 9), making));
+    stage.links.flush(&stage.epoll);
+    assert_eq!(stage.first(), Some(vec![None]), "another link is over");
+    stage.say(4, hello);
+    stage.with(Links::handle_begun);
+    stage.links.flush(&stage.epoll);
+    assert_eq!(stage.first(), Some(vec![None]), "the agent is there");
+    stage.say(5, hello);
+    stage.with(|links, making| links.handle_end((0, 5), making));
+    assert_eq!(stage.first(), None, "it is over");
+}
