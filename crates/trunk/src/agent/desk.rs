@@ -19,7 +19,7 @@ use crate::protocol::rolls::Rolls;
 use crate::socket::rest::Order;
 use crate::socket::{End, Event, Settings, Trunk};
 use ringgate_io::Bell;
-use ringgate_link::bundle::{CloseReason, Frames, GoodbyeReason, Writer};
+use ringgate_link::bundle::{CloseReason, Frames, GoodbyeReason, SessionId, Writer};
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::hold_point;
 use ringgate_os::notify::{Epoll, Ready};
@@ -134,6 +134,8 @@ enum Noted {
     /// One that may be lost.
     Push(u8, u16, Box<[u8]>),
     End(u8, u16),
+    /// What has announced it last is noted before.
+    NotHeld(u8, SessionId),
     Broken,
 }
 
@@ -145,6 +147,7 @@ impl Noted {
             // What its game process has said while another gateway had the session.
             Wish::Push(link, frame) => Self::Push(lane, link, frame.bytes().into()),
             Wish::End(link) => Self::End(lane, link),
+            Wish::NotHeld(session) => Self::NotHeld(lane, session),
         }
     }
 }
@@ -500,6 +503,11 @@ impl Desk {
                 Noted::End(lane, link) => {
                     if let Some(trunk) = &mut self.trunk {
                         trunk.end(lane, link);
+                    }
+                }
+                Noted::NotHeld(lane, session) => {
+                    if let Some(trunk) = &mut self.trunk {
+                        trunk.forget_session(lane, session);
                     }
                 }
                 Noted::Broken => {
@@ -922,6 +930,7 @@ fn grant(trunk: Option<&mut Trunk>, lane: Option<u8>, wish: Wish<'_>, now_ns: u6
         Wish::Push(link, frame) => trunk.push(lane, link, frame, now_ns),
         Wish::Tell(link, frame) => trunk.tell(lane, link, frame),
         Wish::End(link) => trunk.end(lane, link),
+        Wish::NotHeld(session) => trunk.forget_session(lane, session),
     }
 }
 

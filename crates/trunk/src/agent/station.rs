@@ -15,7 +15,7 @@ use crate::socket::{Bundles, Local, Received};
 use ringgate_batch::{Nameless, Newcomer};
 use ringgate_io::socket::{self, PeerCredentials};
 use ringgate_link::bundle::{
-    Frame, GoodbyeReason, Hello, ToGame, ToGateway, VERSION_MIN, VERSION_PLAIN, Writer,
+    Frame, GoodbyeReason, Hello, SessionId, ToGame, ToGateway, VERSION_MIN, VERSION_PLAIN, Writer,
 };
 use ringgate_os::notify::Epoll;
 
@@ -108,6 +108,8 @@ pub(crate) enum Wish<'a> {
     Push(u16, Frame<'a>),
     /// A link is over.
     End(u16),
+    /// No payload of a session is to come any more.
+    NotHeld(SessionId),
 }
 
 /// What stations share within a thread.
@@ -673,6 +675,7 @@ impl Hands<'_, '_> {
             Action::End(link) => wish(Wish::End(link)),
             Action::Forget(game, frame) => self.forget(game, frame),
             Action::Pass(worker, passed) => self.pass(worker, &passed),
+            Action::NotHeld(session) => wish(Wish::NotHeld(session)),
         }
     }
 

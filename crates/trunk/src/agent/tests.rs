@@ -203,6 +203,7 @@ fn said(wish: Wish<'_>) -> String {
         Wish::Tell(link, frame) => format!("{link} told {}", record(frame)),
         Wish::Push(link, frame) => format!("{link} pushed {}", record(frame)),
         Wish::End(link) => format!("{link} ended"),
+        Wish::NotHeld(session) => format!("nothing of {session}"),
     }
 }
 

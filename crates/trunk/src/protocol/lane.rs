@@ -10,7 +10,7 @@
 
 use arrayvec::ArrayVec;
 use ringgate_core::crypto::{Aead, Key};
-use ringgate_link::bundle::{Frame, Run};
+use ringgate_link::bundle::{Frame, Run, SessionId};
 
 use crate::protocol::beat::{Arrived, Pulse};
 use crate::protocol::datagram::Refusals;
@@ -205,6 +205,11 @@ impl Lane {
         mut deliver: impl FnMut(u16, Frame<'_>),
     ) {
         self.receiver.handle_record(link, frame, |heard| hand_on(heard, &mut deliver));
+    }
+
+    /// A session goes on at another gateway, and this one announces no end of it.
+    pub fn forget_session(&mut self, session: SessionId) {
+        self.receiver.forget_session(session);
     }
 
     /// The end of a link has come by the stream.

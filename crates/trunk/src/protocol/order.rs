@@ -117,6 +117,13 @@ impl Order {
         if is_new { About::Link(link) } else { About::Session(session) }
     }
 
+    /// A session goes on elsewhere, and its end is not announced.
+    pub(crate) fn forget(&mut self, session: SessionId) {
+        if let Some(sessions) = &mut self.sessions {
+            sessions.remove(&session.as_u64());
+        }
+    }
+
     /// A link has ended, and every session on it.
     pub(crate) fn note_end(&mut self, link: u16) -> About {
         self.seen = self.seen.wrapping_add(1);
@@ -388,6 +395,9 @@ mod tests {
         let closes = |writer: &mut Writer<'_>| writer.closed(session, CloseReason::Kicked);
         with_frame(closes, |frame| order.note(1, frame));
         assert_eq!(judge(&order, 1, 1, session), Err(Refusal::Over));
+        open(&mut order, 1, session);
+        order.forget(session);
+        assert_eq!(judge(&order, 2, 1, session), Err(Refusal::Over));
         open(&mut order, 1, session);
         order.note_end(2);
         assert_eq!(judge(&order, 1, 1, session), Ok(()));

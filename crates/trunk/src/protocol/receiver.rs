@@ -7,7 +7,7 @@
 use arrayvec::ArrayVec;
 use ringgate_core::crypto::{Aead, Job, Verdict};
 use ringgate_core::proto::replay;
-use ringgate_link::bundle::{Frame, Frames, Run};
+use ringgate_link::bundle::{Frame, Frames, Run, SessionId};
 
 use crate::protocol::beat::{Arrived, Beat};
 use crate::protocol::datagram::{
@@ -162,6 +162,11 @@ impl Receiver {
     ) {
         let about = self.inner.order.note(link, frame);
         self.inner.release(about, hear);
+    }
+
+    /// A session goes on elsewhere: nothing of it is passed on any more.
+    pub(crate) fn forget_session(&mut self, session: SessionId) {
+        self.inner.order.forget(session);
     }
 
     /// A link has ended.

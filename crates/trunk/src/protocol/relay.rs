@@ -55,6 +55,9 @@ pub enum Action<'a> {
     Forget(Game, Frame<'a>),
     /// Something for another local worker.
     Pass(usize, Passed<'a>),
+    /// The gateway has been told that it does not have this session, by its number: no payload of
+    /// it is to come.
+    NotHeld(SessionId),
 }
 
 /// Payloads and records that went no further, by name.

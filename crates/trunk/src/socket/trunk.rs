@@ -24,7 +24,7 @@ use crate::protocol::keys::Rekey;
 use crate::protocol::lane::{NoteTold, Role};
 use crate::protocol::tls::{self, Failure};
 use ringgate_core::crypto::Aead;
-use ringgate_link::bundle::{Frame, Frames, WORKERS_MAX};
+use ringgate_link::bundle::{Frame, Frames, SessionId, WORKERS_MAX};
 use ringgate_os::notify::{Epoll, Ready};
 use rustls::pki_types::ServerName;
 
@@ -440,6 +440,14 @@ impl Trunk {
             self.push(lane, link, frame, now_ns);
         } else {
             self.tell(lane, link, frame);
+        }
+    }
+
+    /// The other side has been told that it does not have a session: no payload of it is passed on.
+    pub fn forget_session(&mut self, lane: u8, session: SessionId) {
+        let way = self.seats.get_mut(usize::from(lane)).and_then(|seat| seat.way.as_mut());
+        if let Some(way) = way {
+            way.lane().forget_session(session);
         }
     }
 

@@ -142,6 +142,13 @@ impl Relay {
         self.name_at(game.place()).unwrap_or_default()
     }
 
+    /// The gateway has been told that it does not have a session, and says no end of it.
+    pub(super) fn end_payloads(&self, session: SessionId, act: &mut dyn FnMut(Action<'_>)) {
+        if let Some(there) = self.lane.and_then(|lane| renumbered(session, lane.into())) {
+            act(Action::NotHeld(there));
+        }
+    }
+
     fn announce(
         &mut self,
         (game, link): (Game, u16),
@@ -291,6 +298,7 @@ impl Relay {
                 self.clusters.held.remove(&session);
                 let report = Reported::not_held(id, tenure, why);
                 act(Action::Tell(link, report.frame()));
+                self.end_payloads(session, act);
             }
         }
     }
@@ -311,6 +319,12 @@ impl Relay {
         if matches!(record, ToGame::Opened(_) | ToGame::OpenedPlain(_)) {
             let at = self.clusters.muted.iter().position(|muted| *muted == session);
             let is_muted = at.map(|at| self.clusters.muted.swap_remove(at)).is_some();
+            if is_muted
+                && !self.clusters.held.contains_key(&session)
+                && !self.is_source(link, session)
+            {
+                self.end_payloads(session, act);
+            }
             return Ok(is_muted || self.is_second(link, (session, record), act));
         }
         if self.is_second(link, (session, record), act) {
@@ -348,9 +362,19 @@ impl Relay {
     /// Whether a payload without a number is of a session that the gateway has had, and the game
     /// process knows by another name.
     fn is_late(&self, link: u16, session: SessionId, record: &ToGame<'_>) -> bool {
-        let game = self.game_of(link).filter(|_| matches!(record, ToGame::Payload { .. }));
-        let taken = game.and_then(|game| self.places[game.place()].taken.as_ref());
+        let taken = self.taken_at(link).filter(|_| matches!(record, ToGame::Payload { .. }));
         !self.clusters.is_inherited && taken.is_some_and(|taken| !taken.knows(session))
+    }
+
+    /// Whether a game process may know a session as a source without a slot, which it may stay.
+    fn is_source(&self, link: u16, session: SessionId) -> bool {
+        let taken = self.taken_at(link);
+        let is_source = taken.is_some_and(|taken| taken.without_slot.contains(&session));
+        self.clusters.is_inherited || is_source
+    }
+
+    fn taken_at(&self, link: u16) -> Option<&Taken> {
+        self.places[self.game_of(link)?.place()].taken.as_ref()
     }
 
     /// What goes to a local worker, which may be this one.
@@ -387,7 +411,7 @@ impl Relay {
                 }
             }
             Passed::Fenced(link, session, frame) => {
-                session.inspect(|session| self.leave_held(*session));
+                session.inspect(|session| self.leave_held(*session, &mut act));
                 if self.game_of(link).is_some() {
                     act(Action::Tell(link, frame));
                 }
@@ -411,17 +435,19 @@ impl Relay {
 
     /// The gateway does not have a session any more. What it has sent before it hears of that is
     /// still taken where it has given the session away.
-    fn leave_held(&mut self, session: SessionId) {
+    fn leave_held(&mut self, session: SessionId, act: &mut dyn FnMut(Action<'_>)) {
         let OfClusters { arbitration, held, left, .. } = &mut self.clusters;
         let Some(Held { id, tenure }) = held.get(&session) else { return };
-        if !arbitration.as_ref().is_some_and(|it| it.hears(*id, *tenure)) {
-            held.remove(&session);
-            return;
+        let over = if arbitration.as_ref().is_some_and(|it| it.hears(*id, *tenure)) {
+            left.push_back(session);
+            if left.len() > LEFT_MAX { left.pop_front() } else { None }
+        } else {
+            Some(session)
+        };
+        if let Some(over) = over {
+            held.remove(&over);
+            self.end_payloads(over, act);
         }
-        if left.len() == LEFT_MAX {
-            left.pop_front().and_then(|oldest| held.remove(&oldest));
-        }
-        left.push_back(session);
     }
 
     /// A gateway says something about a session to a game process here.

@@ -59,6 +59,7 @@ impl Relay {
         act: &mut impl FnMut(Action<'_>),
     ) {
         act(Action::Tell(link, report.frame()));
+        self.end_payloads(session, act);
         let Self { places, rolls, scratch, clusters, .. } = self;
         let taken = places.get_mut(game.place()).and_then(|place| place.taken.as_mut());
         let may_know = |taken: &Taken| clusters.is_inherited || taken.knows(session);

@@ -50,6 +50,7 @@ fn said(act: Action<'_>) -> String {
             format!("{game} forgets {:?}", ToGame::decode(frame).expect("a game can read it"))
         }
         Action::Pass(worker, passed) => format!("passed to {worker}: {passed:?}"),
+        Action::NotHeld(session) => format!("nothing of {session}"),
     }
 }
 

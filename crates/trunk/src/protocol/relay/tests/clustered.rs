@@ -20,6 +20,8 @@ struct Agent {
     links: [u16; 2],
     /// What has been done, by whom.
     done: Vec<String>,
+    /// Sessions of which no payload is to come any more, by whom.
+    not_held: Vec<(usize, SessionId)>,
 }
 
 /// A tenure of a gateway, as records have it.
@@ -46,14 +48,14 @@ impl Agent {
             let_in(relay)
         });
         let (games, links) = (both.map(|it| it.0), both.map(|it| it.1));
-        Self { arbitration, relays, games, links, done: Vec::new() }
+        Self { arbitration, relays, games, links, done: Vec::new(), not_held: Vec::new() }
     }
 
     /// Has a relay act, and others what it passes to them.
     fn with(&mut self, at: usize, with: impl FnOnce(&mut Relay, &mut dyn FnMut(Action<'_>))) {
         type Parcel = (usize, Box<dyn Fn(&mut Relay, &mut dyn FnMut(Action<'_>))>);
         let mut passed = VecDeque::<Parcel>::new();
-        let Self { relays, done, .. } = self;
+        let Self { relays, done, not_held, .. } = self;
         let mut note = |at: usize, act: Action<'_>, passed: &mut VecDeque<Parcel>| match act {
             Action::Pass(worker, it) => {
                 let (kind, bytes) = match it {
@@ -79,6 +81,7 @@ impl Agent {
                 };
                 passed.push_back((worker - 1, Box::new(parcel)));
             }
+            Action::NotHeld(session) => not_held.push((at, session)),
             act => done.push(format!("{at} {}", in_words(act))),
         };
         with(&mut relays[at], &mut |act| note(at, act, &mut passed));
@@ -182,7 +185,7 @@ fn in_words(act: Action<'_>) -> String {
             other => format!("sent {other:?}"),
         },
         Action::End(_) => "link ended".to_owned(),
-        Action::Pass(..) => unreachable!("it was taken out"),
+        Action::Pass(..) | Action::NotHeld(_) => unreachable!("it was taken out"),
     }
 }
 
@@ -415,6 +418,26 @@ fn nothing_is_lost_of_a_session_that_its_gateway_gives_away() {
     assert_eq!((agent.arbitration.lost(), agent.arbitration.take_lost()), (1, 1));
     assert_eq!(agent.claims(1, of(6, 12), of(5, 11)), ["1 granted 6"]);
     assert!(agent.announces(1, of(6, 12)).is_empty());
+}
+
+#[test]
+fn nothing_more_is_to_come_of_a_session_that_its_gateway_does_not_have() {
+    let mut agent = Agent::new();
+    let not_held = |agent: &mut Agent| std::mem::take(&mut agent.not_held);
+    agent.announces(0, of(1, 11));
+    assert!(not_held(&mut agent).is_empty());
+    agent.claims(1, of(2, 12), of(1, 11));
+    assert_eq!(not_held(&mut agent), [(0, there())], "it was told");
+    agent.announces(0, of(1, 11));
+    assert_eq!(not_held(&mut agent), [(0, there())], "it has announced it again");
+    agent.announces(1, of(2, 12));
+    agent.takes(0, of(3, 11), of(2, 12));
+    assert!(not_held(&mut agent).is_empty(), "what it has on its way is taken");
+    agent.arbitration.pass_time(10, 10);
+    agent.brings(1, 9);
+    assert_eq!(not_held(&mut agent), [(1, there())]);
+    agent.loses_lane(0);
+    assert!(not_held(&mut agent).is_empty());
 }
 
 #[test]

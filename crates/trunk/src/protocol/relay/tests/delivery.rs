@@ -146,7 +146,7 @@ impl World {
                 Action::Deliver(_, it) | Action::Forget(_, it) => Done::Game(it.bytes().to_vec()),
                 Action::HangUp(_) => Done::HungUp(at),
                 Action::Tell(_, it) | Action::Push(_, it) => Done::Gateway(at, it.bytes().to_vec()),
-                Action::End(_) => return,
+                Action::End(_) | Action::NotHeld(_) => return,
             });
         };
         self.relays[at].set_now(self.now_ns);
