@@ -252,6 +252,10 @@ impl World {
         for connection in self.guests.keys().filter(|_| has_all) {
             assert_eq!(book.standing(*connection), self.book.standing(*connection));
         }
+        // Whoever looks finds that no name is another's.
+        for name in book.to_look(false) {
+            assert!(!book.looked(&name, None), "{name} is nobody's");
+        }
         self.book = book;
     }
 
