@@ -332,8 +332,8 @@ impl Desk {
         }
     }
 
-    /// Until when players may play here; `None` while there is no end in sight. Where the gateway is
-    /// not connected, nobody plays by it, and sessions that others have go on.
+    /// Until when players may play here; `None` while there is no end in sight. Where the gateway
+    /// is not connected, nobody plays by it, and sessions that others have go on.
     fn ends_ns(&self) -> Option<u64> {
         let leaves_until_ns = self.leaves_until_ns.filter(|_| self.trunk.is_some());
         self.drains_until_ns.into_iter().chain(leaves_until_ns).min()
