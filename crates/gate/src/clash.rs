@@ -46,8 +46,8 @@ pub fn clash(
     })
 }
 
-/// Whether this game server cannot be had by players who speak this yet, because there may be others
-/// at it, by the same rule: its listeners are those of `before`.
+/// Whether this game server cannot be had by players who speak this yet, because there may be
+/// others at it, by the same rule: its listeners are those of `before`.
 pub fn clashes(
     before: &Setup,
     spoken: impl Fn(BackendId) -> Option<Front>,

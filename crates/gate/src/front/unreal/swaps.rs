@@ -83,7 +83,7 @@ impl UnrealFront {
             turn.common.unsteer(worker, old, None);
         }
         turn.common.trace(&old, None, Fact::Displaced);
-        // Nothing that comes from its address is its player's: nobody could go on with it from there.
+        // What comes from its address is not its player's: nobody could go on with it from there.
         self.withdraw_record(turn.common, index);
         self.sessions.readdress(index, Address { endpoint, ..old });
     }
