@@ -108,6 +108,21 @@ impl FleetKey {
         opened.ok_or(NotOurs)
     }
 
+    /// Wipes a key while it is over, and opens it again where it is not: the clock was ahead.
+    pub fn renew<P: AsRef<[u8]>>(
+        &self,
+        key: &mut Option<SharedKey>,
+        stored: &ListenerKey,
+        place: impl FnOnce() -> P,
+        now_s: u64,
+    ) {
+        if now_s >= stored.validity.accept_until {
+            *key = None;
+        } else if key.is_none() {
+            *key = self.open(place().as_ref(), stored).ok();
+        }
+    }
+
     /// Vouches for a value, a JSON object, at a place in etcd: this is the fleet's word, and
     /// `counter` says what is newer. A value that this would make too large stays as it is.
     pub fn vouch(

@@ -21,11 +21,8 @@ pub fn clash(
     let mut pairs = serving.flat_map(|it| it.backends.iter().map(move |backend| (it, *backend)));
     pairs.find_map(|(listener, backend)| {
         let front = Front::of(&listener.protocol);
-        let is_another = |(_, other): &(ListenerId, &Listener)| {
-            Front::of(&other.protocol) != front && has(before, other, setup, backend)
-        };
-        let why = match before.listeners.pairs().find(is_another) {
-            Some((number, other)) => {
+        let why = match others_at(before, &spoken, (backend, &setup.backends[backend]), front)? {
+            Others::Of(number, other) => {
                 let (name, word) = (&other.name, Front::of(&other.protocol).word());
                 let now = setup.listeners.get(number);
                 let goes_on = now.is_some_and(|it| it.phase == Phase::Serving && it.name == *name);
@@ -36,8 +33,8 @@ pub fn clash(
                 };
                 format!("is behind listener {name}, whose players speak {word}; {then}")
             }
-            None => {
-                let word = spoken(backend).filter(|spoken| *spoken != front)?.word();
+            Others::Speak(front) => {
+                let word = front.word();
                 format!("has players who speak {word}; try again when they have left it")
             }
         };
@@ -55,16 +52,30 @@ pub fn clashes(
     front: Front,
 ) -> bool {
     let found = before.backends.pairs().find(|(_, known)| known.is_same(backend));
-    found.is_some_and(|(id, _)| {
-        let is_another = |it: &Listener| Front::of(&it.protocol) != front;
-        before.listeners.iter().any(|it| is_another(it) && it.backends.contains(&id))
-            || spoken(id).is_some_and(|spoken| spoken != front)
-    })
+    found.is_some_and(|(id, _)| others_at(before, spoken, (id, backend), front).is_some())
 }
 
-/// Whether a listener sends players to the process that is this backend now.
-fn has(before: &Setup, listener: &Listener, now: &Setup, backend: BackendId) -> bool {
-    let there = before.backends.get(backend);
-    listener.backends.contains(&backend)
-        && there.is_some_and(|there| there.is_same(&now.backends[backend]))
+/// Players of another protocol at a game server.
+enum Others<'a> {
+    /// Players of a listener that leads there.
+    Of(ListenerId, &'a Listener),
+    /// Players who speak this, of whatever listener.
+    Speak(Front),
+}
+
+/// Players of another protocol than `front` who may be at a game server. If it was there `before`,
+/// it had this number.
+fn others_at<'a>(
+    before: &'a Setup,
+    spoken: impl Fn(BackendId) -> Option<Front>,
+    (id, backend): (BackendId, &Backend),
+    front: Front,
+) -> Option<Others<'a>> {
+    let was_there = before.backends.get(id).is_some_and(|there| there.is_same(backend));
+    let leads_there = |it: &Listener| was_there && it.backends.contains(&id);
+    let is_another = |it: &Listener| Front::of(&it.protocol) != front;
+    let mut listeners = before.listeners.pairs();
+    let of = listeners.find(|(_, it)| is_another(it) && leads_there(it));
+    let of = of.map(|(number, it)| Others::Of(number, it));
+    of.or_else(|| spoken(id).filter(|it| *it != front).map(Others::Speak))
 }

@@ -294,12 +294,8 @@ impl KnownFleet {
     fn wipe_over(&mut self, now_s: u64) {
         for (listener, keys) in &mut self.keys {
             for (number, opened) in keys {
-                if now_s >= opened.epoch.validity.accept_until {
-                    opened.key = None;
-                } else if opened.key.is_none() {
-                    let place = self.keyspace.key(&Place::Key(listener.clone(), *number));
-                    opened.key = self.fleet_key.open(&place, &opened.sealed).ok();
-                }
+                let place = || self.keyspace.key(&Place::Key(listener.clone(), *number));
+                self.fleet_key.renew(&mut opened.key, &opened.sealed, place, now_s);
             }
         }
     }

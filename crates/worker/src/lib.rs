@@ -569,7 +569,7 @@ impl<'a> Start<'a> {
         let failed = Arc::new(AtomicBool::new(false));
         let (driver, kernel) = facts.unwrap_or(("none", "none"));
         let (setup, claims) = (Arc::clone(&self.setup), Arc::clone(&self.claims));
-        // Where there is no socket toward udp backends nothing brings the first one.
+        // Without a socket toward udp backends there never is one.
         let watches = self.plan.has_udp(&setup);
         let watch = watches.then(|| Watch::start(setup, claims, posts.clone()));
         let cores = if self.plan.pin { core_affinity::get_core_ids() } else { None };

@@ -38,10 +38,6 @@ impl Held {
         let key = Some(fleet_key.open(place, &sealed)?);
         Ok(Self { sealed, key, stands: false })
     }
-
-    const fn is_over(&self, now_s: u64) -> bool {
-        now_s >= self.sealed.validity.accept_until
-    }
 }
 
 impl Keys {
@@ -125,15 +121,11 @@ impl Keys {
         let Self { known, are_news, .. } = self;
         known.retain(|(listener, epoch), keys| {
             let before = keys.len();
-            keys.retain(|held| held.stands || !held.is_over(now_s));
+            keys.retain(|held| held.stands || now_s < held.sealed.validity.accept_until);
             *are_news |= keys.len() != before;
             for held in &mut *keys {
-                if held.is_over(now_s) {
-                    held.key = None;
-                } else if held.key.is_none() {
-                    let place = keyspace.key(&Place::Key(listener.clone(), *epoch));
-                    held.key = fleet_key.open(&place, &held.sealed).ok();
-                }
+                let place = || keyspace.key(&Place::Key(listener.clone(), *epoch));
+                fleet_key.renew(&mut held.key, &held.sealed, place, now_s);
             }
             !keys.is_empty()
         });

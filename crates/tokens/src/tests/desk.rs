@@ -221,15 +221,21 @@ fn failover_names_another_gateway_and_only_where_the_operator_wants_it() {
     assert_eq!(why, Refusal::TooManyAddresses);
 }
 
-#[test]
-fn tokens_are_made_with_the_epoch_that_every_gateway_has_confirmed() {
-    let mut store = fleet();
-    host(&mut store, "two", 20..21, 10);
+/// There is a second key, which the first gateway has confirmed.
+fn second_key(store: &mut Store) -> Gateway {
     let from = NOW.unix_s - 5;
     store.put_key(2, Validity { from, mint_until: from + 10_000, accept_until: from + 20_000 });
     let mut confirmed = gateway("one", "192.0.2.1:40000");
     confirmed.listeners[0].epochs = vec![1, 2];
     store.put(&Place::Gateway(name("g-one")), &confirmed);
+    confirmed
+}
+
+#[test]
+fn tokens_are_made_with_the_epoch_that_every_gateway_has_confirmed() {
+    let mut store = fleet();
+    host(&mut store, "two", 20..21, 10);
+    let mut confirmed = second_key(&mut store);
     let mut office = Office::open("t", &mut store);
     let epoch = |office: &mut Office, store: &mut Store, now| {
         office.ask(store, &anywhere(), 1, now).unwrap().key.unwrap().0
@@ -244,11 +250,7 @@ fn tokens_are_made_with_the_epoch_that_every_gateway_has_confirmed() {
 #[test]
 fn a_gateway_that_drains_takes_in_no_key_and_is_not_waited_for() {
     let mut store = fleet();
-    let from = NOW.unix_s - 5;
-    store.put_key(2, Validity { from, mint_until: from + 10_000, accept_until: from + 20_000 });
-    let mut confirmed = gateway("one", "192.0.2.1:40000");
-    confirmed.listeners[0].epochs = vec![1, 2];
-    store.put(&Place::Gateway(name("g-one")), &confirmed);
+    second_key(&mut store);
     let mut office = Office::open("t", &mut store);
     let mut key_beside = |draining| {
         let drained = Gateway { draining, ..gateway("two", "192.0.2.9:40000") };

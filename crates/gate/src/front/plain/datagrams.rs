@@ -134,8 +134,9 @@ impl PlainFront {
         if session.is_barred() {
             return Err(DropReason::AfterGap);
         }
-        let listener = &turn.common.setup.listeners[origin.address.listener];
-        if session.is_half_open() && !listener.backends.contains(&session.backend) {
+        let leads_to =
+            |it| turn.common.setup.listeners[origin.address.listener].backends.contains(it);
+        if session.is_half_open() && !leads_to(&session.backend) {
             // The listener leads elsewhere now: whatever is there speaks to others.
             self.end(turn, index, Ended::Replaced);
             return self.start(turn, rules, origin, parts);
