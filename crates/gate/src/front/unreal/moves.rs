@@ -61,12 +61,15 @@ impl UnrealFront {
         let index = self.sessions.live(owner.place).ok_or(DropReason::CookieUnknown)?;
         self.check_outdated(known, &proof)?;
         self.check_outdated(Some(index), &proof)?;
-        turn.common.claims.cookies().check_unused(&proof.cookie)?;
+        let claims = turn.common.claims;
+        claims.cookies().use_once(&proof.cookie, turn.now.mono_ns)?;
         let before = self.last_address(index);
         let limits = &turn.common.setup.listeners[listener].limits;
         let claim = &mut self.sessions.at_mut(index).claim;
-        turn.common.claims.relocate(claim, origin.address.endpoint, limits)?;
-        turn.common.claims.cookies().use_once(&proof.cookie, turn.now.mono_ns)?;
+        if let Err(why) = claims.relocate(claim, origin.address.endpoint, limits) {
+            claims.cookies().take_back_use(&proof.cookie);
+            return Err(why);
+        }
         if let Some(other) = known {
             self.displace(turn, other);
         }

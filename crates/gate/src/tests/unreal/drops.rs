@@ -161,20 +161,44 @@ fn every_reason_is_provoked_by_itself() {
 fn the_memory_of_responses_is_bounded() {
     let mut setup = unreal_setup(1);
     setup.worker_sessions_max = 4;
-    let tokens_max = setup.claim_limits().tokens_max as u64;
     let mut arena = Arena::new(setup, 1);
-    let cookies = std::sync::Arc::clone(&arena.rig().host.gate().common.claims);
-    let now_ns = arena.now_ns();
-    for n in 0..tokens_max {
-        let mut cookie = Cookie([7; 20]);
-        cookie.0[..8].copy_from_slice(&n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
-        assert_eq!(cookies.cookies().use_once(&cookie, now_ns), Ok(()));
-    }
+    fill_memory_of_responses(&mut arena);
     let mut player = Player::new(&arena, 1);
     player.step(&mut arena);
     player.step(&mut arena);
     assert_eq!(arena.drops(DropReason::ResponseHistoryFull), 1);
     assert_eq!(arena.counters().sessions, 0);
+}
+
+#[test]
+fn a_restart_that_is_refused_leaves_its_session_counted_where_it_was() {
+    let mut setup = unreal_setup(1);
+    setup.worker_sessions_max = 4;
+    let mut arena = Arena::new(setup, 1);
+    let mut player = Player::connected(&mut arena, 1);
+    let before = player.home;
+    fill_memory_of_responses(&mut arena);
+    arena.pass(11_000);
+    player.home = home(77);
+    player.restart(&mut arena);
+    assert!(arena.drops(DropReason::ResponseHistoryFull) > 0);
+    let gate = arena.rig().host.gate();
+    let sessions = &gate.fronts.unreal.sessions;
+    let at = |index| sessions.at(index).claim.source;
+    assert_eq!(sessions.entries().map(at).collect::<Vec<_>>(), [before]);
+}
+
+fn fill_memory_of_responses(arena: &mut Arena) {
+    let now_ns = arena.now_ns();
+    let gate = arena.rig().host.gate();
+    let tokens_max = gate.common.setup.claim_limits().tokens_max as u64;
+    let is_full = (0..=tokens_max).any(|n| {
+        let mut cookie = Cookie([7; 20]);
+        cookie.0[..8].copy_from_slice(&n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+        let used = gate.common.claims.cookies().use_once(&cookie, now_ns);
+        used == Err(DropReason::ResponseHistoryFull)
+    });
+    assert!(is_full);
 }
 
 #[test]
