@@ -61,7 +61,7 @@ impl UnrealFront {
         let index = self.sessions.live(owner.place).ok_or(DropReason::CookieUnknown)?;
         self.check_outdated(known, &proof)?;
         self.check_outdated(Some(index), &proof)?;
-        let claims = turn.common.claims;
+        let claims = &turn.common.claims;
         claims.cookies().use_once(&proof.cookie, turn.now.mono_ns)?;
         let before = self.last_address(index);
         let limits = &turn.common.setup.listeners[listener].limits;
