@@ -77,17 +77,14 @@ impl Busy {
         }
         let turns = self.turns.saturating_sub(before.turns);
         let waits = self.waits.saturating_sub(before.waits);
-        if turns >= TURNS_MIN && waits < turns / SLEEPLESS {
+        if waits < turns / SLEEPLESS {
             return 1.0;
         }
         self.on_core_ns.saturating_sub(before.on_core_ns) as f64 / ns as f64
     }
 }
 
-/// Fewer turns say nothing about sleep.
-const TURNS_MIN: u64 = 64;
-
-/// Who sleeps before fewer than one in so many turns has hardly slept.
+/// Who sleeps before fewer than one in so many turns has hardly slept. Fewer turns say nothing.
 const SLEEPLESS: u64 = 16;
 
 /// The counter at which a worker leaves its report and exchanges its counts of latencies.
@@ -203,7 +200,8 @@ mod tests {
         let before = at(1000, 500, 100, 90);
         assert!((at(2000, 800, 300, 280).since(&before) - 0.3).abs() < 1e-9);
         assert!((at(2000, 800, 300, 90).since(&before) - 1.0).abs() < 1e-9, "others have its core");
-        assert!((at(2000, 510, 110, 90).since(&before) - 0.01).abs() < 1e-9, "too few to tell");
+        assert!((at(2000, 510, 115, 90).since(&before) - 0.01).abs() < 1e-9, "too few to tell");
+        assert!((at(2000, 510, 116, 90).since(&before) - 1.0).abs() < 1e-9, "few and long");
         assert!(at(2000, 800, 300, 280).since(&Busy::default()).abs() < 1e-9, "not looked at yet");
     }
 
