@@ -31,7 +31,9 @@ impl ControlLoop {
         };
         self.leave_cluster(fleet, hands_over);
         self.recall_successor();
-        let left_ms = until_ns.saturating_sub(now_ns) / NS_PER_MS;
+        let left = Duration::from_nanos(until_ns.saturating_sub(now_ns));
+        self.notifier.draining(left, self.terms > 0);
+        let left_ms = left.as_millis() as u64;
         Draining { sessions: self.view.snapshot().totals().sessions, left_ms }
     }
 
@@ -45,7 +47,6 @@ impl ControlLoop {
             left_ms,
             "draining: no new players are taken in"
         );
-        self.notifier.stopping(timeout);
         fleet.tell_all(|| Mail::Drain { left_ms });
         let (hands_over, sent_on) = (false, (0, now_ns));
         let under_way = Drain { since_ns: now_ns, until_ns, hands_over, sent_on };

@@ -299,6 +299,7 @@ impl Shared {
             self.notifier.handed_over(self.handed_to.load(Ordering::Relaxed));
             return;
         }
+        self.notifier.stopping(Duration::ZERO);
         if let Some(member) = self.fleet.get() {
             member.leave().await;
         }

@@ -212,6 +212,7 @@ impl ControlLoop {
             sessions,
             "the drain is over: {sessions} sessions are left"
         );
+        self.notifier.stopping(Duration::ZERO);
         End::Stop
     }
 

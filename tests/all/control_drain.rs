@@ -1,6 +1,7 @@
 //! How a daemon ends: by drain, by signal, and by impatience.
 
 use std::os::unix::net::UnixDatagram;
+use std::sync::mpsc;
 
 use ringgate_core::netcode::State;
 
@@ -96,12 +97,16 @@ fn the_service_manager_is_told() {
         manager = Some(socket);
     });
     let manager = manager.expect("bound above");
-    let mut buffer = [0; 256];
-    let mut hear = || {
-        let len = manager.recv(&mut buffer).expect("a message");
-        String::from_utf8_lossy(&buffer[..len]).into_owned()
-    };
-    let mut hear_next = |start: &str| {
+    // It is heard all the time: what does not fit into its queue is lost.
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut buffer = [0; 256];
+        while let Ok(len) = manager.recv(&mut buffer)
+            && tell.send(String::from_utf8_lossy(&buffer[..len]).into_owned()).is_ok()
+        {}
+    });
+    let hear = || told.recv_timeout(PATIENCE).expect("a message");
+    let hear_next = |start: &str| {
         wait_for(start, || {
             let message = hear();
             // It is given sockets to keep as well.
@@ -115,11 +120,25 @@ fn the_service_manager_is_told() {
     assert!(hear_next("RELOADING").starts_with("RELOADING=1\nMONOTONIC_USEC="));
     assert!(hear_next("READY").starts_with("READY=1\n"));
     wait_for("a sign of life", || (hear() == "WATCHDOG=1").then_some(()));
+    // What may be taken back is no end: there is no way back from one.
+    let _game = Game::start(&daemon, "arena");
+    daemon.ready();
+    let mut player = Player::connected(daemon.listener, 1, KEY_HEX);
+    let drain = || {
+        assert_eq!(daemon.post("/drain?deadline_ms=86400000").status, 200);
+        assert_eq!(hear_next("a drain"), "STATUS=draining");
+    };
+    drain();
+    assert_eq!(daemon.post("/undrain").status, 200);
+    assert_eq!(hear_next("READY"), "READY=1\nSTATUS=serving");
+    drain();
     daemon.signal("TERM");
-    let last = wait_for("the end", || {
-        let message = hear();
-        (message != "WATCHDOG=1" && !message.contains("FDSTORE")).then_some(message)
-    });
-    assert!(last.starts_with("STOPPING=1\n"), "{last}");
+    let left_us = |message: &str| {
+        let left = message.strip_prefix("STOPPING=1\nSTATUS=draining\nEXTEND_TIMEOUT_USEC=");
+        left.and_then(|it| it.parse::<u64>().ok()).unwrap_or_else(|| panic!("{message}"))
+    };
+    assert!(left_us(&hear_next("STOPPING")) > 80_000_000_000, "what the command has left");
+    player.leave();
+    assert_eq!(left_us(&hear_next("STOPPING")), 5_000_000, "for the last words");
     assert_eq!(daemon.ended(), Some(0));
 }

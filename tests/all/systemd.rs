@@ -144,6 +144,15 @@ impl Machine {
         assert_eq!(state, ["active", "serving", "success"], "{}", self.journal());
     }
 
+    /// `ringgate drain` and `ringgate undrain`, with players on it: to systemd neither is an end.
+    pub(crate) fn drains_and_goes_on(&self) {
+        for (command, status) in [("drain --deadline 1h", "draining"), ("undrain", "serving")] {
+            self.run(&format!("ringgate {command} --control {}", self.control));
+            wait_for(status, || (self.unit("StatusText") == status).then_some(()));
+            assert_eq!(self.unit("SubState"), "running", "{command}: {}", self.journal());
+        }
+    }
+
     /// Whether its process is nobody in particular and may do nothing in particular.
     pub(crate) fn is_harmless(&self) {
         let status = self.run(&format!("cat /proc/{}/status", self.unit("MainPID")));
@@ -289,6 +298,7 @@ fn it_goes_on_in_another_process(machine: &Machine, player: &mut Spoken) {
     machine.run("ringgate deny 203.0.113.0/24");
     machine.upgrade();
     player.ask("echo");
+    machine.drains_and_goes_on();
     it_is_told_to_reload(machine);
     player.ask("echo");
     assert_eq!(machine.unit("NRestarts"), "0");

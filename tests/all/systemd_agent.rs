@@ -85,6 +85,7 @@ fn has_a_game(machine: &Machine) {
 fn it_goes_on_in_another_process(machine: &Machine, player: &mut Spoken) {
     machine.upgrade();
     player.ask("echo");
+    machine.drains_and_goes_on();
     machine.upgrade();
     player.ask("echo");
     assert_eq!(machine.unit("NRestarts"), "0");

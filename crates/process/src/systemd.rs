@@ -85,7 +85,17 @@ impl Notifier {
         self.send(&format!("RELOADING=1\nMONOTONIC_USEC={}", clock::monotonic_us()));
     }
 
-    /// The daemon drains and will be gone after this time at the latest.
+    /// The daemon drains. Only of a drain that nobody takes back the manager hears as of an end:
+    /// from `STOPPING=1` no way leads back, and who is there after the time is killed.
+    pub fn draining(&self, within: Duration, is_by_signal: bool) {
+        if is_by_signal {
+            self.stopping(within);
+        } else {
+            self.send("STATUS=draining");
+        }
+    }
+
+    /// The daemon will be gone after this time at the latest.
     pub fn stopping(&self, within: Duration) {
         let extend_us = (within + STOP_MARGIN).as_micros();
         self.send(&format!("STOPPING=1\nSTATUS=draining\nEXTEND_TIMEOUT_USEC={extend_us}"));
@@ -145,13 +155,14 @@ mod tests {
             Notifier::of(ServiceManager { notify: Some(name.to_owned()), watchdog_us: None });
         notifier.reloading();
         notifier.ready();
-        notifier.stopping(Duration::from_secs(30));
+        notifier.draining(Duration::from_secs(30), false);
+        notifier.draining(Duration::from_secs(30), true);
         let mut buffer = [0; 256];
         let mut receive = || {
             let len = listener.recv(&mut buffer).expect("said");
             String::from_utf8(buffer[..len].to_vec()).expect("text")
         };
-        vec![receive(), receive(), receive()]
+        (0..4).map(|_| receive()).collect()
     }
 
     #[test]
@@ -169,8 +180,9 @@ mod tests {
         for lines in spoken {
             assert!(lines[0].starts_with("RELOADING=1\nMONOTONIC_USEC="), "{}", lines[0]);
             assert_eq!(lines[1], "READY=1\nSTATUS=serving");
+            assert_eq!(lines[2], "STATUS=draining");
             let stopping = "STOPPING=1\nSTATUS=draining\nEXTEND_TIMEOUT_USEC=35000000";
-            assert_eq!(lines[2], stopping);
+            assert_eq!(lines[3], stopping);
         }
     }
 

@@ -85,7 +85,6 @@ impl Shared {
                 let left = deadline.unwrap_or(self.live().config.agent.drain_timeout);
                 let left_ms = left.as_millis();
                 tracing::info!(event = "drain_begin", players, "draining for {left_ms} ms at most");
-                self.notifier.stopping(left);
                 if let Some(member) = self.fleet.get() {
                     member.drain();
                 }
@@ -97,9 +96,10 @@ impl Shared {
         if let Some(recall) = &drain.recall {
             recall.recall(drain.why_not_handed_over());
         }
+        let left = Duration::from_nanos(until_ns.saturating_sub(now_ns));
+        self.notifier.draining(left, drain.is_by_signal);
         self.news.notify_one();
-        let left_ms = until_ns.saturating_sub(now_ns) / NS_PER_MS;
-        Some(Draining { sessions: players as u64, left_ms })
+        Some(Draining { sessions: players as u64, left_ms: left.as_millis() as u64 })
     }
 
     /// Takes a drain back. Not one that a signal has begun. Whether there was one; `None` where
@@ -125,5 +125,3 @@ impl Shared {
         Some(Ok(true))
     }
 }
-
-const NS_PER_MS: u64 = 1_000_000;
