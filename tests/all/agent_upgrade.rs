@@ -4,7 +4,8 @@
 //! Skipped aloud without openssl, which makes the certificates, and where we are not root.
 
 use std::ffi::OsStr;
-use std::os::unix::net::UnixDatagram;
+use std::io::Write;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -242,6 +243,24 @@ fn the_command_says_who_has_the_agent_where_that_dies_once_it_has_given_all() {
          before it could say how long players waited\n"
     );
     assert_eq!((said.code, said.stdout), (Some(0), expected), "{}", said.stderr);
+    rig.player.echo(b"after");
+    assert_eq!(rig.trunks(), 1);
+}
+
+#[test]
+fn the_process_before_ends_though_whoever_asked_for_the_upgrade_has_gone() {
+    let mut hold = Hold::new();
+    let told = hold.told("agent-gives Freeze");
+    let Some(mut rig) = Rig::start("", |command| hold_by(command, Some(&told))) else { return };
+    let mut asker = UnixStream::connect(rig.folder.join("host/control.sock")).expect("it listens");
+    asker.write_all(b"POST /upgrade HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it listens");
+    hold.reached();
+    drop(asker);
+    hold.release();
+    let first = u64::from(rig.agent.id());
+    let heir = wait_for("the next one", || rig.pid().filter(|pid| *pid != first));
+    let _heir = Heir(heir as u32);
+    assert_eq!(rig.agent.ended(), Some(0), "{}", rig.log("agent.log"));
     rig.player.echo(b"after");
     assert_eq!(rig.trunks(), 1);
 }

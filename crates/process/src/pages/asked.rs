@@ -213,6 +213,7 @@ mod tests {
         }
 
         async fn upgrade(self: &Arc<Self>) -> Result<Upgraded, NotDone> {
+            tokio::task::yield_now().await;
             self.upgrades.fetch_add(1, Ordering::Relaxed);
             Ok(Ok(HandedOver { pid: 8, pause_us: 9 }))
         }
@@ -251,6 +252,21 @@ mod tests {
         let (status, said) = asked(&site, unix, "/upgrade").await;
         let expected = "{\"pause_us\":9,\"pid\":8,\"schema\":1,\"upgraded\":true}\n";
         assert_eq!((status, &*said), (200, expected));
+        assert_eq!(site.upgrades.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test]
+    async fn what_was_asked_for_is_done_though_its_asker_goes() {
+        let site = Arc::new(Willing::default());
+        let unix = Visitor::Unix { uid: 0, pid: None };
+        tokio::select! {
+            biased;
+            answer = asked(&site, unix, "/upgrade") => panic!("it waits: {answer:?}"),
+            () = std::future::ready(()) => {}
+        }
+        for _ in 0..9 {
+            tokio::task::yield_now().await;
+        }
         assert_eq!(site.upgrades.load(Ordering::Relaxed), 1);
     }
 

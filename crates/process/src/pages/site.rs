@@ -12,7 +12,7 @@ use http::request::Parts;
 use http::{Method, StatusCode, Uri};
 
 use super::access::{self, AccessRefusal, Right, Visitor};
-use super::answer::{Answer, Content, Reply, text};
+use super::answer::{Answer, Content, Reply, stopping, text};
 use super::query::wrong;
 use super::rounds;
 
@@ -113,7 +113,12 @@ async fn answer<S: Site>(
         return Err(other_method(page));
     }
     page.admit(&head, right)?;
-    let made = (page.make)(Visit { site, visitor, uri: head.uri }).await;
+    let making = (page.make)(Visit { site, visitor, uri: head.uri });
+    let made = match page.whom {
+        // What has begun to change something ends, though whoever asked for it has gone.
+        For::Changing => tokio::spawn(making).await.unwrap_or_else(|_| Err(stopping())),
+        For::Everybody | For::Trusted => making.await,
+    };
     let mut response = made.unwrap_or_else(|(status, why)| text(status, why));
     if is_head && matches!(response.body(), Content::GoesOn(_)) {
         // What was begun for it ends at once.
