@@ -165,6 +165,24 @@ fn a_successor_that_cannot_start_changes_nothing_and_says_why() {
 }
 
 #[test]
+fn another_run_dir_needs_a_restart_whatever_the_links_are() {
+    for is_bundle in [false, true] {
+        let mut config = text("mmsg");
+        if !is_bundle {
+            config.backends = "[[backend]]\nname = \"arena\"\nlink = \"udp\"\naddress = \"127.0.0.1:9\"\n\
+                               slots = 4\n"
+                .to_owned();
+        }
+        let mut line = Line::start(&config);
+        config.run_dir = Some(line.daemon.folder.join("another"));
+        line.daemon.rewrite(&config);
+        let (code, said) = line.upgrade();
+        assert!(code == Some(1) && said.contains("gateway.run_dir has changed"), "{said}");
+        assert_eq!(line.generation(), 1, "it answers where it was");
+    }
+}
+
+#[test]
 fn with_nobody_to_take_over_from_it_starts_as_ever_and_says_so() {
     let daemon = Daemon::start_with(&Text::new(), |command, _| {
         command.arg("--take-over");

@@ -128,6 +128,10 @@ impl<'a> Successor<'a> {
 
     fn prepare(&self, offered: &mut Envelope) -> Result<Made<'a>, String> {
         let ((facts, fds), (Layout(layout), _)) = (offered.take::<Facts>()?, offered.take()?);
+        // Sockets of operators are where they were, whatever links there are.
+        if facts.run_dir != self.config().gateway.run_dir {
+            return Err("gateway.run_dir has changed; that needs a restart".to_owned());
+        }
         let mut fds = fds.into_iter();
         let mut next = || fds.next().ok_or(TOO_LITTLE);
         let shared = next()?;

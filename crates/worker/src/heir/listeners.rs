@@ -75,7 +75,9 @@ impl Found {
                 found.leaving.len()
             ));
         }
-        check_links(plan, facts)?;
+        if plan.run_dir.is_some() && !facts.has_links {
+            return Err("the first bundle backend needs a restart".to_owned());
+        }
         Ok(found)
     }
 }
@@ -110,16 +112,6 @@ fn is_bound(binds: &[SocketAddr], bound: &[SocketAddr]) -> bool {
         wanted.ip() == bound.ip() && (wanted.port() == 0 || wanted.port() == bound.port())
     };
     binds.len() == bound.len() && binds.iter().zip(bound).all(is_same)
-}
-
-fn check_links(plan: &Plan, facts: &Facts) -> Result<(), String> {
-    match &plan.run_dir {
-        Some(run_dir) if *run_dir != facts.run_dir => {
-            Err("gateway.run_dir has changed; that needs a restart".to_owned())
-        }
-        Some(_) if !facts.has_links => Err("the first bundle backend needs a restart".to_owned()),
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]
