@@ -68,7 +68,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let admin = args.place.find()?;
     // One that is frozen is not waited for a second time.
     let before = Owner::of(&admin)?;
-    let Some(Answer { status, body }) = admin.ask_mortal("/upgrade")? else {
+    let asked = admin.taking(TAKES).ask_mortal("/upgrade")?;
+    let Some(Answer { status, body }) = asked else {
         let after = await_owner(&admin);
         let said = what_became(before.as_ref(), after.as_ref());
         return said.map_or_else(|why| Err(Failure::failed(why)), |said| print(&said));
@@ -127,6 +128,10 @@ fn what_became(before: Option<&Owner>, after: Option<&Owner>) -> Result<String, 
         _ => Err(format!("{died}; process {pid} has the {what} now, with {left}")),
     }
 }
+
+/// The next process has a minute to prepare, and another for each part that it reads: on a loaded
+/// host that adds up, and who gives up on it does not end it.
+const TAKES: Duration = Duration::from_mins(10);
 
 /// A successor that finds nothing given begins anew, and waits for the addresses for some seconds.
 const OWNER_WITHIN: Duration = Duration::from_secs(15);
