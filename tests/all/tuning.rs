@@ -345,6 +345,54 @@ fn the_packages_scripts_are_ones() {
     }
 }
 
+/// What a package does to a gateway that runs, where these programs are on its host. `ringgate
+/// upgrade` is heard so many times before it works.
+fn installed(status: &str, works_at: u32, is_sound: bool) -> String {
+    let folder = Folder::new();
+    let (log, bin) = (folder.join("log"), folder.join("bin"));
+    std::fs::create_dir(&bin).expect("ours");
+    let log = log.display();
+    let says = format!("#!/bin/sh\necho \"${{0##*/}} $*\" >>{log}\n");
+    let systemctl = format!(
+        "case \"$*\" in *is-active*) [ \"$3\" = ringgate.service ] ;; *StatusText*) echo {status} ;; esac\n"
+    );
+    let ringgate = format!(
+        "case $1 in upgrade) [ \"$(grep -c upgrade {log})\" -ge {works_at} ] ;; check) {is_sound} ;; esac\n"
+    );
+    for (name, does) in
+        [("systemctl", &*systemctl), ("ringgate", &*ringgate), ("sleep", ""), ("sysctl", "")]
+    {
+        folder.file(&format!("bin/{name}"), format!("{says}{does}"), 0o755);
+    }
+    let here = bin.display().to_string();
+    let script = text_of("debian/postinst").replace("/run/systemd/system", &here);
+    let path = format!("{here}:{}", std::env::var("PATH").unwrap_or_default());
+    let mut sh = Command::new("sh");
+    sh.arg(folder.file("postinst", script, 0o755)).args(["configure", "0.1.0"]).env("PATH", path);
+    let output = sh.output().expect("there is a shell");
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let done = std::fs::read_to_string(folder.join("log")).expect("something was done");
+    let is_about =
+        |line: &&str| ["ringgate upgrade", "restart"].iter().any(|what| line.contains(what));
+    let lines: Vec<_> = done.lines().filter(is_about).chain(said.lines()).collect();
+    lines.join("\n")
+}
+
+#[test]
+fn a_package_stops_no_gateway_that_would_not_come_up_again() {
+    let (once, thrice) = ("ringgate upgrade", ["ringgate upgrade"; 3].join("\n"));
+    assert_eq!(installed("serving", 1, false), once);
+    assert_eq!(installed("serving", 3, false), thrice);
+    let restart = "systemctl restart ringgate.service";
+    assert_eq!(installed("serving", 9, true), format!("{thrice}\n{restart}"));
+    let stays = "ringgate: ringgate.service goes on as the release before, for its config would be refused. Mend that, and then: \
+                 ringgate upgrade";
+    assert_eq!(installed("serving", 9, false), format!("{thrice}\n{stays}"));
+    let drains = "ringgate: ringgate.service drains, and ends as the release before";
+    assert_eq!(installed("draining", 1, true), drains);
+}
+
 /// Every system call that the C library of this machine knows by name; `None` where no C compiler
 /// tells.
 fn system_calls() -> Option<BTreeSet<String>> {
