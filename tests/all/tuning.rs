@@ -393,6 +393,22 @@ fn a_package_stops_no_gateway_that_would_not_come_up_again() {
     assert_eq!(installed("draining", 1, true), drains);
 }
 
+#[test]
+fn a_purge_removes_what_each_unit_has_kept() {
+    let postrm = text_of("debian/postrm");
+    for unit in ["ringgate", "ringgate-agent", "ringgate-tokens"] {
+        let text = text_of(&format!("{unit}.service"));
+        let kept = text.lines().find_map(|line| line.strip_prefix("StateDirectory="));
+        for parent in ["/var/lib", "/var/lib/private"] {
+            let folder = format!("{parent}/{}", kept.expect("it keeps something"));
+            assert!(postrm.split_whitespace().any(|word| word == folder), "{folder}");
+        }
+    }
+    // A host has one list of them, which is not ours.
+    let settings = text_of("90-ringgate.conf");
+    assert!(!settings.lines().any(|line| line.starts_with("net.ipv4.ip_local_reserved_ports")));
+}
+
 /// Every system call that the C library of this machine knows by name; `None` where no C compiler
 /// tells.
 fn system_calls() -> Option<BTreeSet<String>> {
