@@ -3,7 +3,7 @@
 mod agent;
 
 use super::Failure;
-use super::admin::FilePlace;
+use super::admin::{Answer, FilePlace};
 use super::admin::page::{Backend, Denied, Lane, Status};
 use super::exit::print;
 use agent::AgentPage;
@@ -18,10 +18,21 @@ pub(super) struct Args {
     /// Print the page as it is, as JSON
     #[arg(long)]
     json: bool,
+    /// Say only whether every thread turns: the exit code is 1 where one does not
+    #[arg(long, conflicts_with = "json")]
+    healthy: bool,
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let page = args.place.find()?.get("/status")?;
+    let admin = args.place.find()?;
+    if args.healthy {
+        return match admin.fetch("/healthz")? {
+            Answer { status: 200, body } => print(&body),
+            Answer { status: 503, body } => Err(Failure::failed(body.trim_end())),
+            Answer { status, body } => Err(admin.unexpected(status, &body)),
+        };
+    }
+    let page = admin.get("/status")?;
     if args.json {
         return print(&page);
     }

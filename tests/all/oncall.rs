@@ -374,8 +374,17 @@ fn a_worker_does_not_report() {
         let ran = run(ringgate(row.words(&[]).into_iter().chain(control)));
         ran.stdout.contains(row.sentence()).then_some(())
     });
+    // And what a container's engine asks.
+    let image = include_str!("../../tuning/container/Dockerfile");
+    let check = image.lines().find(|line| line.starts_with("HEALTHCHECK")).expect("there is one");
+    let words = check.split_once("CMD ").and_then(|(_, it)| serde_json::from_str(it).ok());
+    let mut words: Vec<String> = words.expect("a list");
+    *words.last_mut().expect("the socket") = daemon.control().display().to_string();
+    let check = || run(ringgate(&words[1..])).code;
+    assert_eq!(check(), Some(1));
     hold.release();
     wait_for("the worker", || (daemon.get("/healthz").status == 200).then_some(()));
+    assert_eq!(check(), Some(0));
 }
 
 /// A gateway whose books do not balance is not to be had, so its page says what it would.
