@@ -18,7 +18,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::Child;
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 
 use tokio::net::UnixListener;
 use tokio::sync::mpsc::error::SendError;
@@ -150,20 +150,24 @@ impl ControlLoop {
             }
         };
         let commands = self.commands.clone();
-        let converse = move || {
-            let outcome = converse(Prepared { giving, offer, asked }, &commands);
+        let converse = move |prepared| {
+            let outcome = converse(prepared, &commands);
             // Where nobody takes commands any more, this process ends.
             if let Err(SendError(Command::HandOver(prepared))) = commands.blocking_send(outcome) {
                 prepared.part();
             }
         };
-        let thread = std::thread::Builder::new().name("ringgate-handover".to_owned());
-        match thread.spawn(converse) {
+        let thread = Builder::new().name("ringgate-handover".to_owned());
+        match give_to(thread, Prepared { giving, offer, asked }, converse) {
             Ok(thread) => {
                 self.handing_over = HandingOver::Preparing;
                 self.talk = Some(Talk { recall, thread });
             }
-            Err(why) => tracing::error!("cannot start a thread: {why}"),
+            // Who has come takes silence for a death.
+            Err((mut prepared, why)) => {
+                prepared.giving.explain(format!("cannot start a thread: {why}"));
+                prepared.part();
+            }
         }
     }
 
@@ -369,6 +373,22 @@ impl ControlLoop {
     }
 }
 
+/// Has a thread do something with what it is given, or gives that back.
+fn give_to<T: Send + 'static>(
+    thread: Builder,
+    it: T,
+    work: impl FnOnce(T) + Send + 'static,
+) -> Result<JoinHandle<()>, (T, std::io::Error)> {
+    let (give, given) = std::sync::mpsc::sync_channel(1);
+    match thread.spawn(move || drop(given.recv().map(work))) {
+        Ok(thread) => {
+            drop(give.send(it));
+            Ok(thread)
+        }
+        Err(why) => Err((it, why)),
+    }
+}
+
 /// Where a backend listens; `None` where it connects to us.
 pub(super) const fn address_of(backend: &Backend) -> Option<SocketAddr> {
     match backend.link {
@@ -384,5 +404,21 @@ pub(super) async fn serve(listener: UnixListener, commands: mpsc::Sender<Command
         if commands.send(Command::Successor(channel)).await.is_err() {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_thread_takes_comes_back() {
+        let (tell, told) = std::sync::mpsc::channel();
+        let work = |tell: std::sync::mpsc::Sender<u32>| tell.send(7).expect("it is heard");
+        // No host has so much memory.
+        let too_large = Builder::new().stack_size(1 << 60);
+        let (tell, _) = give_to(too_large, tell, work).expect_err("it cannot be");
+        give_to(Builder::new(), tell, work).expect("it can").join().expect("it has worked");
+        assert_eq!(told.recv(), Ok(7));
     }
 }
