@@ -205,4 +205,14 @@ mod tests {
         assert_eq!(grouped, there);
         Cli::command().debug_assert();
     }
+
+    #[test]
+    fn what_a_whole_gateway_does_is_asked_of_no_backend() {
+        for of_gateway in ["--hand-over", "--wait"] {
+            for backend in [&["arena-1"][..], &["--backend", "arena-1"]] {
+                let words = [&["ringgate", "drain", of_gateway], backend].concat();
+                assert!(Cli::try_parse_from(&words).is_err(), "{words:?}");
+            }
+        }
+    }
 }

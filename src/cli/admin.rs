@@ -277,12 +277,13 @@ impl Admin {
 
     /// An answer that a gateway does not give.
     pub(super) fn unexpected(&self, status: u16, body: &str) -> Failure {
-        if let (Target::Tcp(address), 401 | 403) = (&self.target, status) {
-            let token = if self.token.is_some() {
-                "the token is not"
-            } else {
-                "--admin-token FILE has to be"
-            };
+        let token = match (status, &self.token) {
+            (401 | 403, None) => Some("--admin-token FILE has to be"),
+            (401, Some(_)) => Some("the token is not"),
+            // Who shows the right one is told more than that.
+            _ => None,
+        };
+        if let (Target::Tcp(address), Some(token)) = (&self.target, token) {
             return Failure::failed(format_args!(
                 "{address} refuses that (status {status}): {token} the one of [admin] token there; or ask on that host, through the control socket"
             ));
@@ -389,6 +390,22 @@ const ANSWER_BYTES_MAX: u64 = 16 << 20;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::files::{Existing, write_private};
+
+    #[test]
+    fn who_shows_the_right_token_is_told_why_it_does_not_do() {
+        let target = Target::Tcp(([127, 0, 0, 1], 9464).into());
+        let mut admin = Admin { target, token: None, takes: Duration::ZERO };
+        let why = "an upgrade is asked for through the control socket";
+        let says = |admin: &Admin, status| admin.unexpected(status, why).to_string();
+        assert!(says(&admin, 403).contains("--admin-token FILE has to be the one"));
+        let file = std::env::temp_dir().join(format!("ringgate-token-{}", std::process::id()));
+        write_private(&file, &[b'x'; 40], Existing::Replace).expect("ours");
+        admin.token = Token::file(&file).ok();
+        std::fs::remove_file(&file).expect("ours");
+        assert!(admin.token.is_some() && says(&admin, 401).contains("the token is not the one"));
+        assert!(says(&admin, 403).ends_with(why), "{}", says(&admin, 403));
+    }
 
     #[test]
     fn addresses_are_numbers() {

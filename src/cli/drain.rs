@@ -34,7 +34,7 @@ pub(super) struct Args {
     deadline: Option<Duration>,
     /// Have other members of its cluster go on with its sessions. It ends once routers have sent it
     /// nothing for three seconds
-    #[arg(long, conflicts_with_all = ["backend", "move_to"])]
+    #[arg(long, conflicts_with_all = ["only", "backend", "move_to"])]
     hand_over: bool,
     /// Come back only when the gateway has ended, and say meanwhile how many are left
     #[arg(long, conflicts_with_all = ["only", "backend"])]

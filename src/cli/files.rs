@@ -13,8 +13,8 @@ use super::Failure;
 /// What to do with a file that is already there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Existing {
-    /// Leave it, and fail.
-    Keep,
+    /// Leave it, and fail; with words on how the command would replace it, if it would.
+    Keep(&'static str),
     /// Put the new one in its place.
     Replace,
 }
@@ -25,10 +25,9 @@ pub(super) fn write_private(path: &Path, bytes: &[u8], existing: Existing) -> Re
     let cannot = |cause: io::Error| format!("cannot write {}: {cause}", path.display());
     let draft = Draft::create(path).map_err(|cause| Failure::bad_input(cannot(cause)))?;
     draft.fill(bytes).map_err(|cause| Failure::failed(cannot(cause)))?;
-    draft.publish(path, existing).map_err(|cause| match cause.kind() {
-        io::ErrorKind::AlreadyExists => {
-            let path = path.display();
-            Failure::bad_input(format_args!("{path} already exists (--force replaces it)"))
+    draft.publish(path, existing).map_err(|cause| match (cause.kind(), existing) {
+        (io::ErrorKind::AlreadyExists, Existing::Keep(how)) => {
+            Failure::bad_input(format_args!("{} already exists{how}", path.display()))
         }
         _ => Failure::failed(cannot(cause)),
     })
@@ -70,7 +69,7 @@ impl Draft {
     /// Both calls are atomic; a hard link does not replace what is there.
     fn publish(&self, target: &Path, existing: Existing) -> io::Result<()> {
         match existing {
-            Existing::Keep => fs::hard_link(&self.path, target),
+            Existing::Keep(_) => fs::hard_link(&self.path, target),
             Existing::Replace => fs::rename(&self.path, target),
         }
     }

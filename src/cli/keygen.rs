@@ -29,6 +29,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     text.push_str(&digits);
     text.push('\n');
     let Some(out) = &args.out else { return print(&text) };
-    let existing = if args.force { Existing::Replace } else { Existing::Keep };
+    let keep = Existing::Keep(" (--force replaces it)");
+    let existing = if args.force { Existing::Replace } else { keep };
     write_private(out, text.as_bytes(), existing)
 }

@@ -3,8 +3,8 @@
 mod agent;
 
 use super::Failure;
-use super::admin::{Answer, FilePlace};
 use super::admin::page::{Backend, Denied, Lane, Status};
+use super::admin::{Answer, FilePlace};
 use super::exit::print;
 use agent::AgentPage;
 use ringgate_os::utc;

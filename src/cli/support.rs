@@ -41,7 +41,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     if out == Path::new("-") {
         return print(&report);
     }
-    write_private(&out, report.as_bytes(), Existing::Keep)?;
+    write_private(&out, report.as_bytes(), Existing::Keep(""))?;
     let players = if args.players { "WITH" } else { "without" };
     print(&format!(
         "{}: versions, host, doctor, config without keys, status, metrics, histograms, last events; {players} players' \

@@ -324,6 +324,9 @@ fn what_a_report_needs_is_in_one_file_without_keys_and_players() {
     ask(&daemon, &["trace", &BIG.to_string(), "--for", "1ms"]).succeeded();
     let said = run(ringgate(["support", &config, "--out", &out, "--events", &log])).succeeded();
     assert!(said.contains("config without keys") && said.contains("without players'"), "{said}");
+    let again = run(ringgate(["support", &config, "--out", &out, "--events", &log]));
+    let why = format!("ringgate: {out} already exists\n");
+    assert_eq!((again.code, again.stderr), (Some(2), why), "nothing replaces it");
     let text = fs::read_to_string(&out).expect("the file");
     for part in
         ["versions", "host", "doctor", "config, keys left out", "status", "metrics", "last events"]

@@ -169,9 +169,10 @@ fn another_run_dir_needs_a_restart_whatever_the_links_are() {
     for is_bundle in [false, true] {
         let mut config = text("mmsg");
         if !is_bundle {
-            config.backends = "[[backend]]\nname = \"arena\"\nlink = \"udp\"\naddress = \"127.0.0.1:9\"\n\
+            config.backends =
+                "[[backend]]\nname = \"arena\"\nlink = \"udp\"\naddress = \"127.0.0.1:9\"\n\
                                slots = 4\n"
-                .to_owned();
+                    .to_owned();
         }
         let mut line = Line::start(&config);
         config.run_dir = Some(line.daemon.folder.join("another"));

@@ -240,7 +240,7 @@ impl Cluster {
     }
 
     fn file(&self, name: &str, text: &str) -> Result<(), Failure> {
-        write_private(&self.folder.join(name), text.as_bytes(), Existing::Keep)
+        write_private(&self.folder.join(name), text.as_bytes(), Existing::Keep(""))
     }
 
     fn run(&mut self, name: &str, command: &mut Command) -> Result<(), Failure> {
