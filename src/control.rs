@@ -71,7 +71,7 @@ use http::Command;
 pub use keeper::DENIED_FILE;
 use keeper::Keeper;
 use listeners::Listeners;
-use main_loop::{Attending, ControlLoop, HandingOver, Postponed};
+use main_loop::{Attending, Busy, ControlLoop, Postponed};
 pub use membership::Joining;
 use membership::{Membership, Order};
 use recorder::Recorder;
@@ -224,7 +224,7 @@ impl Control {
             doors,
             admin_address: admin.as_ref().map(|(_, address)| *address),
             announcements: None,
-            handing_over: HandingOver::No,
+            busy: Busy::No,
             talk: None,
             heir: None,
             postponed: Vec::new(),

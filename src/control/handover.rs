@@ -25,7 +25,7 @@ use tokio::sync::mpsc::error::SendError;
 use tokio::sync::{mpsc, oneshot};
 
 use super::http::Command;
-use super::{ControlLoop, HandingOver, Postponed};
+use super::{Busy, ControlLoop, Postponed};
 use barrier::Barrier;
 pub use barrier::Trunks;
 use copying::{Offer, converse};
@@ -86,7 +86,7 @@ impl ControlLoop {
     }
 
     fn may_hand_over(&self, has_come: bool) -> Result<(), String> {
-        if self.handing_over != HandingOver::No {
+        if self.busy != Busy::No {
             return Err("the gateway is being handed over already".to_owned());
         }
         self.check_no_drain()?;
@@ -160,7 +160,7 @@ impl ControlLoop {
         let thread = Builder::new().name("ringgate-handover".to_owned());
         match give_to(thread, Prepared { giving, offer, asked }, converse) {
             Ok(thread) => {
-                self.handing_over = HandingOver::Preparing;
+                self.busy = Busy::Preparing;
                 self.talk = Some(Talk { recall, thread });
             }
             // Who has come takes silence for a death.
@@ -211,7 +211,7 @@ impl ControlLoop {
             return Err("a reload has come in between; try again".to_owned());
         }
         let denied = self.denials.give(self.view.now_ns())?;
-        self.handing_over = HandingOver::Copying;
+        self.busy = Busy::Copying;
         let (drained, deadlines) = (self.drained(), self.deadlines_of_all());
         Ok(Early { sockets: Vec::new(), drained, deadlines, denied })
     }
@@ -219,10 +219,11 @@ impl ControlLoop {
     /// Obeys, or does so when it cannot change what is being copied.
     pub(super) fn obey_in_time(&mut self, fleet: &Fleet, command: Command) {
         let must_wait = match command {
-            // The successor has read the config already.
-            Command::Reload { is_dry: false, .. } => self.handing_over != HandingOver::No,
+            // A successor has read the config already.
+            Command::Reload { .. } => self.busy != Busy::No,
+            Command::Upgrade(_) | Command::Successor(_) => self.busy == Busy::Reading,
             Command::ChangeDenied { .. } | Command::DrainBackend { .. } => {
-                self.handing_over == HandingOver::Copying
+                self.busy == Busy::Copying
             }
             _ => false,
         };
@@ -235,31 +236,46 @@ impl ControlLoop {
 
     /// The same for a signal to reload.
     pub(super) fn reload_in_time(&mut self, fleet: &Fleet) {
-        if self.handing_over == HandingOver::No {
-            drop(self.reload(fleet, false));
+        if self.busy == Busy::No {
+            self.begin_reload(fleet, false, None);
         } else {
             self.postponed.push(Postponed::Reload);
         }
     }
 
+    /// The same for one to hand over.
+    pub(super) fn upgrade_in_time(&mut self, fleet: &Fleet) {
+        if self.busy == Busy::Reading {
+            self.postponed.push(Postponed::Upgrade);
+        } else {
+            self.upgrade(fleet, None);
+        }
+    }
+
     /// The same for news of the fleet.
     pub(super) fn hear_fleet_in_time(&mut self, fleet: &Fleet) {
-        if self.handing_over == HandingOver::Copying {
+        if self.busy == Busy::Copying {
             self.postponed.push(Postponed::Fleet);
         } else {
             self.hear_fleet(fleet);
         }
     }
 
-    /// It has come to nothing: what has waited for it is done.
+    /// It has come to nothing.
     pub(super) fn end_hand_over(&mut self, fleet: &Fleet) {
-        self.handing_over = HandingOver::No;
         self.talk = None;
+        self.do_postponed(fleet);
+    }
+
+    /// Nothing is under way: what has waited for that is done.
+    pub(super) fn do_postponed(&mut self, fleet: &Fleet) {
+        self.busy = Busy::No;
         for postponed in std::mem::take(&mut self.postponed) {
             match postponed {
-                Postponed::Command(command) => self.obey(fleet, command),
-                Postponed::Reload => drop(self.reload(fleet, false)),
-                Postponed::Fleet => self.hear_fleet(fleet),
+                Postponed::Command(command) => self.obey_in_time(fleet, command),
+                Postponed::Reload => self.reload_in_time(fleet),
+                Postponed::Upgrade => self.upgrade_in_time(fleet),
+                Postponed::Fleet => self.hear_fleet_in_time(fleet),
             }
         }
     }
@@ -374,13 +390,18 @@ impl ControlLoop {
 }
 
 /// Has a thread do something with what it is given, or gives that back.
-fn give_to<T: Send + 'static>(
+pub(super) fn give_to<T: Send + 'static>(
     thread: Builder,
     it: T,
     work: impl FnOnce(T) + Send + 'static,
 ) -> Result<JoinHandle<()>, (T, std::io::Error)> {
     let (give, given) = std::sync::mpsc::sync_channel(1);
-    match thread.spawn(move || drop(given.recv().map(work))) {
+    let take = move || {
+        if let Ok(it) = given.recv() {
+            work(it);
+        }
+    };
+    match thread.spawn(take) {
         Ok(thread) => {
             drop(give.send(it));
             Ok(thread)

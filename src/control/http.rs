@@ -17,7 +17,7 @@ use super::view::{Snapshot, View};
 use super::{
     capture, deny, handover, health, membership, metrics, moving, page, sessions, status, trace,
 };
-use crate::config::Admin;
+use crate::config::{Admin, Config};
 use ringgate_gate::{BackendId, Capture, Ended, MoveOrder, Survey, Trace, Wanted};
 use ringgate_os::publishing::Roll;
 use ringgate_process::handover::Channel;
@@ -70,6 +70,12 @@ pub(super) enum Command {
     ChangeDenied { wish: Wish, reply: oneshot::Sender<Result<Changed, state::Refusal>> },
     /// Read the config again, or only say what that would do.
     Reload { is_dry: bool, reply: oneshot::Sender<Outcome> },
+    /// The config was read, for whoever has asked for it in a request.
+    HasRead {
+        is_dry: bool,
+        read: Box<Result<Config, Vec<String>>>,
+        reply: Option<oneshot::Sender<Outcome>>,
+    },
     /// Start the next release and hand over to it.
     Upgrade(oneshot::Sender<Upgraded>),
     /// A successor has come by itself.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use super::draining::survey;
 use super::plan::{Links, card_choice};
 use super::reload::{Known, Next, made_with};
-use super::{ControlLoop, HandingOver};
+use super::{Busy, ControlLoop};
 use crate::config::{self, Config};
 use ringgate_gate::{Ended, Front, ListenerId, Setup, Wanted as Sessions};
 use ringgate_worker::handover::{LeavingRow, MadeWith};
@@ -201,7 +201,7 @@ impl ControlLoop {
             }
         }
         // A successor that prepares was told of them, and closes them itself.
-        if !drained.is_empty() && self.handing_over == HandingOver::No {
+        if !drained.is_empty() && self.busy == Busy::No {
             self.close(fleet, &drained);
         }
     }

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::thread::Builder;
 use std::time::Duration;
 
 use tokio::signal::unix::SignalKind;
@@ -17,7 +18,7 @@ use super::cluster::Cluster;
 use super::denying::Denials;
 use super::draining::{self, Deadlines};
 use super::events::Watcher;
-use super::handover::{Talk, address_of};
+use super::handover::{Talk, address_of, give_to};
 use super::http::Command;
 use super::listeners::Listeners;
 use super::membership::{Known, Membership};
@@ -28,6 +29,7 @@ use super::{End, Inherited, health};
 use crate::config::Config;
 use ringgate_gate::{Backend, BackendId, IdVec, ListenerId, Mail, Setup};
 use ringgate_os::stored::Store;
+use ringgate_os::{hold_point, wiping};
 use ringgate_process::handover::{Channel, Program};
 use ringgate_process::levels;
 use ringgate_process::pages::asked::AskedDrain;
@@ -78,7 +80,7 @@ pub(super) struct ControlLoop {
     pub(super) admin_address: Option<SocketAddr>,
     /// Where game processes register themselves.
     pub(super) announcements: Option<OwnedFd>,
-    pub(super) handing_over: HandingOver,
+    pub(super) busy: Busy,
     /// With whom there is one that prepares.
     pub(super) talk: Option<Talk>,
     /// Who has the gateway now.
@@ -87,27 +89,31 @@ pub(super) struct ControlLoop {
     pub(super) postponed: Vec<Postponed>,
 }
 
-/// How far a hand-over has come.
+/// What is under way that others wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum HandingOver {
-    /// There is none.
+pub(super) enum Busy {
+    /// Nothing is.
     No,
+    /// The config is being read.
+    Reading,
     /// Somebody prepares to take over.
     Preparing,
     /// The state is being copied, so nothing may change that goes along.
     Copying,
 }
 
-/// What waits for the end of a hand-over.
+/// What waits for its end.
 pub(super) enum Postponed {
     Command(Command),
     Reload,
+    Upgrade,
     /// Something else is known of the fleet.
     Fleet,
 }
 
 impl Postponed {
-    /// The signal that has asked for it: nobody hears that it was not obeyed.
+    /// The signal that has asked for it: nobody hears that it was not obeyed. None to hand over
+    /// waits for that.
     pub(super) fn signal(&self) -> Option<i32> {
         matches!(self, Self::Reload).then(|| SignalKind::hangup().as_raw_value())
     }
@@ -161,7 +167,7 @@ impl Role for Attending<'_> {
         if main_loop.has_drained() {
             return Some(Ok(main_loop.end()));
         }
-        if main_loop.handing_over != HandingOver::Copying {
+        if main_loop.busy != Busy::Copying {
             main_loop.end_overdue(fleet);
             main_loop.watch_denied(fleet);
             main_loop.close_drained(fleet);
@@ -180,7 +186,7 @@ impl Role for Attending<'_> {
     }
 
     fn upgrade(&mut self) {
-        self.main_loop.upgrade(self.fleet, None);
+        self.main_loop.upgrade_in_time(self.fleet);
     }
 
     fn drain(&mut self) {
@@ -254,7 +260,11 @@ impl ControlLoop {
             Command::ChangeDenied { wish, reply } => {
                 answer(reply, self.change_denied(fleet, wish));
             }
-            Command::Reload { is_dry, reply } => answer(reply, self.reload(fleet, is_dry)),
+            Command::Reload { is_dry, reply } => self.begin_reload(fleet, is_dry, Some(reply)),
+            Command::HasRead { is_dry, read, reply } => {
+                self.end_reload(fleet, is_dry, *read, reply);
+                self.do_postponed(fleet);
+            }
             Command::Upgrade(reply) => self.upgrade(fleet, Some(reply)),
             Command::Successor(channel) => self.welcome(fleet, channel),
             Command::HoldStill { layout, reply } => answer(reply, self.hold_still(&layout)),
@@ -291,17 +301,62 @@ impl ControlLoop {
         self.go_on_draining(fleet, &inherited.leaving);
     }
 
-    /// Reads the config again, and tells the workers if that is possible; only finds out whether it
-    /// is, in a dry run.
-    pub(super) fn reload(&mut self, fleet: &Fleet, is_dry: bool) -> Outcome {
+    /// Has the config read, on a thread of its own: it and keys may lie on slow disks, and the
+    /// watchdog waits for none.
+    pub(super) fn begin_reload(
+        &mut self,
+        fleet: &Fleet,
+        is_dry: bool,
+        reply: Option<oneshot::Sender<Outcome>>,
+    ) {
+        let (file, commands) = (self.config_file.clone(), self.commands.clone());
+        let read = move |reply| {
+            wiping::wipe_from_now_on();
+            hold_point!("gateway-reads Config");
+            let read = Box::new(Config::load(&file).map_err(|why| sentences(&why)));
+            // Where nobody takes commands any more, this process ends.
+            drop(commands.blocking_send(Command::HasRead { is_dry, read, reply }));
+        };
+        let thread = Builder::new().name("ringgate-config".to_owned());
+        match give_to(thread, reply, read) {
+            Ok(_) => self.busy = Busy::Reading,
+            Err((reply, why)) => {
+                let why = vec![format!("cannot start a thread: {why}")];
+                self.end_reload(fleet, is_dry, Err(why), reply);
+            }
+        }
+    }
+
+    fn end_reload(
+        &mut self,
+        fleet: &Fleet,
+        is_dry: bool,
+        read: Result<Config, Vec<String>>,
+        reply: Option<oneshot::Sender<Outcome>>,
+    ) {
+        let outcome = self.reload(fleet, is_dry, read);
+        if let Some(reply) = reply {
+            answer(reply, outcome);
+        }
+    }
+
+    /// Goes by a config that was read, and tells the workers if that is possible; only finds out
+    /// whether it is, in a dry run.
+    fn reload(
+        &mut self,
+        fleet: &Fleet,
+        is_dry: bool,
+        read: Result<Config, Vec<String>>,
+    ) -> Outcome {
         if self.view.live().drain.is_some() {
             return Err(vec!["the gateway is draining".to_owned()]);
         }
+        let prepared = read.and_then(|read| self.prepare(fleet, read));
         if is_dry {
-            return self.prepare(fleet).map(|prepared| prepared.next.changes);
+            return prepared.map(|prepared| prepared.next.changes);
         }
         self.notifier.reloading();
-        let outcome = self.try_reload(fleet);
+        let outcome = prepared.map(|prepared| self.adopt(fleet, prepared));
         self.notifier.ready();
         let mut live = self.view.live();
         if outcome.is_ok() {
@@ -312,8 +367,8 @@ impl ControlLoop {
         outcome
     }
 
-    fn try_reload(&mut self, fleet: &Fleet) -> Outcome {
-        let Reloading { config, file, next, agents, identity, opened } = self.prepare(fleet)?;
+    fn adopt(&mut self, fleet: &Fleet, prepared: Reloading) -> Vec<String> {
+        let Reloading { config, file, next, agents, identity, opened } = prepared;
         for notice in config.notices() {
             tracing::warn!("{notice}");
         }
@@ -328,12 +383,11 @@ impl ControlLoop {
         self.note_movements(fleet, &next, &before);
         self.forget_deadlines();
         self.note_file(file);
-        Ok(next.changes)
+        next.changes
     }
 
     /// Does everything of a reload that may fail, and nothing that shows.
-    fn prepare(&self, fleet: &Fleet) -> Result<Reloading, Vec<String>> {
-        let mut read = Config::load(&self.config_file).map_err(|why| sentences(&why))?;
+    fn prepare(&self, fleet: &Fleet, mut read: Config) -> Result<Reloading, Vec<String>> {
         read.keep_keys(&self.config);
         let (config, file) = self.with_fleet(read);
         let is_free = |id| self.is_free(id);

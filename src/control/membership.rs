@@ -16,7 +16,7 @@ use super::following::{self, Crew, Following, Running};
 use super::http::{Command, pages};
 use super::reload::Next;
 use super::view::{Snapshot, View, is_closed, is_up};
-use super::{ControlLoop, HandingOver, NS_PER_MS};
+use super::{Busy, ControlLoop, NS_PER_MS};
 use crate::config::{Config, WhenAway};
 use crate::membership::{
     AnswerBody, Answerer, Answering, COPY_FILE, Door, Facts, Inherited, KEYS_FILE, LEASES_FILE,
@@ -285,7 +285,8 @@ impl ControlLoop {
     /// Tells workers what is known, if they can hear it now.
     fn adopt_known(&mut self, fleet: &Fleet) {
         let now_ns = self.view.now_ns();
-        if self.view.live().drain.is_some() || self.handing_over != HandingOver::No {
+        if self.view.live().drain.is_some() || matches!(self.busy, Busy::Preparing | Busy::Copying)
+        {
             return;
         }
         let Some(mut membership) = self.membership.take() else { return };
@@ -395,7 +396,7 @@ impl ControlLoop {
         let Some(membership) = &mut self.membership else { return };
         membership.show_due_ns = 0;
         // Else nothing may change that goes along with a hand-over.
-        if self.handing_over != HandingOver::Copying {
+        if self.busy != Busy::Copying {
             if membership.receiver.as_ref().is_some_and(|it| it.has_changed().unwrap_or(false)) {
                 self.hear_fleet(fleet);
             }

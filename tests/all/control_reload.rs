@@ -3,6 +3,8 @@
 use ringgate_core::netcode::State;
 
 use crate::control_rig::{Daemon, Game, KEY_HEX, Player, Text, wait_for};
+use crate::hold::Hold;
+use crate::upgrade_rig::{self, Line};
 
 const OTHER_KEY_HEX: &str = "ff0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 
@@ -195,4 +197,51 @@ fn a_draining_gateway_is_not_reloaded() {
     let page = daemon.post("/reload");
     assert_eq!(page.status, 422);
     assert_eq!(page.json()["mistakes"][0], "the gateway is draining");
+}
+
+/// The file may lie on a slow disk, and the control thread feeds the watchdog.
+#[test]
+fn a_file_that_is_read_slowly_keeps_nobody_waiting_but_what_it_changes() {
+    let mut hold = None;
+    let mut line = Line::of(Daemon::start_with(&upgrade_rig::text("mmsg"), |command, _| {
+        hold = Some(Hold::at(command, "gateway-reads Config"));
+    }));
+    let mut hold = hold.expect("it was begun");
+    let log = line.daemon.folder.join("log");
+    let told = |what: &str| {
+        let log = std::fs::read_to_string(&log).expect("a log");
+        log.matches(what).count()
+    };
+    line.daemon.signal("HUP");
+    hold.reached();
+    assert_eq!(line.daemon.status()["state"], "serving");
+    assert_eq!(line.daemon.post("/undrain").status, 200);
+    std::thread::scope(|scope| {
+        let daemon = &line.daemon;
+        let reload = scope.spawn(|| daemon.post("/reload").status);
+        wait_for("the next reload", || (told("asks for a reload") == 1).then_some(()));
+        assert_eq!(told("the config was read again"), 0);
+        hold.release();
+        assert_eq!(reload.join().expect("it was answered"), 200);
+    });
+    assert_eq!(told("the config was read again"), 2);
+    assert_eq!(line.upgrade().0, Some(0), "{}", line.daemon.log());
+}
+
+#[test]
+fn an_upgrade_waits_for_a_file_that_is_being_read() {
+    let mut hold = None;
+    let mut line = Line::of(Daemon::start_with(&upgrade_rig::text("mmsg"), |command, _| {
+        hold = Some(Hold::at(command, "gateway-reads Config"));
+    }));
+    let mut hold = hold.expect("it was begun");
+    line.daemon.signal("HUP");
+    hold.reached();
+    line.daemon.signal("USR2");
+    wait_for("the signal", || line.daemon.log().contains("told to hand over").then_some(()));
+    hold.release();
+    assert_eq!(line.daemon.ended(), Some(0), "{}", line.daemon.log());
+    line.heirs.push(line.pid());
+    assert!(line.daemon.log().contains("the config was read again"));
+    assert_eq!(line.generation(), 2);
 }
