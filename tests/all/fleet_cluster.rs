@@ -149,6 +149,12 @@ fn members_find_each_other_and_say_what_does_not_fit() {
     fleet.revoke("/f/truth/gateway/gate-3");
     let (_, first) = &daemons[0];
     wait_for("it is gone", || is_up(first, "gate-3").is_none().then_some(()));
+    wait_for("its registration is gone", || {
+        let said = run(ringgate(["cluster", "--control", &control])).succeeded();
+        said.contains("gate-3 is not registered").then_some(())
+    });
+    let series = "ringgate_cluster_member_up{member=\"gate-3\"}";
+    assert_eq!(first.get("/metrics").value(series), Some(0), "it has died");
     let third = Daemon::start(&in_cluster(&fleet, &folder, "gate-3"));
     wait_for("it is back", || is_up(first, "gate-3").and_then(|()| is_up(&third, "gate-2")));
 }

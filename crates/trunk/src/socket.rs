@@ -12,6 +12,7 @@ mod guest;
 mod known;
 mod line;
 mod local;
+mod missed;
 mod port;
 pub mod rest;
 #[cfg(test)]
@@ -27,6 +28,7 @@ pub use guest::{Guest, Hello};
 pub use known::{CalledLink, Next, Said, Sign};
 pub use line::Line;
 pub use local::{Bundles, Local, Received};
+pub use missed::Missed;
 pub use port::{Buffers, Port};
 pub use trunk::{End, Event, LaneReport, LaneStats, Lease, Settings, SocketLane, Trunk};
 

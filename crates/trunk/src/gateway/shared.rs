@@ -39,6 +39,14 @@ struct State {
     is_stopping: bool,
 }
 
+impl State {
+    /// Forgets agents who are gone and of whom nobody tells; who has died is shown for a while.
+    fn forget_gone(&mut self, is_told: impl Fn(&str, &AgentShown) -> bool, now_ns: u64) {
+        self.agents
+            .retain(|name, it| it.trunk.is_some() || it.missed.is_shown(is_told(name, it), now_ns));
+    }
+}
+
 /// A trunk whose thread runs.
 #[derive(Debug)]
 struct Present {
@@ -70,7 +78,7 @@ impl Shared {
             let agent = state.agents.entry(rule.name.clone()).or_default();
             agent.name.clone_from(&rule.name);
         }
-        state.agents.retain(|name, it| rules.find(name).is_some() || it.trunk.is_some());
+        state.forget_gone(|name, _| rules.find(name).is_some(), self.settings.clock.now_ns());
         for (name, agent) in &mut state.agents {
             agent.allowed = rules.find(name).map(|rule| rule.backends.clone()).unwrap_or_default();
         }
@@ -126,10 +134,12 @@ impl Shared {
             }
             if let Some(why) = why {
                 *shown.ended.entry(why.name()).or_default() += 1;
+                shown.missed.note_end(why);
             }
-            // The config has it no more.
-            if is_last && rules.find(&agent).is_none() {
-                state.agents.remove(&agent);
+            // The config may have it no more.
+            if is_last {
+                let is_told = |name: &str, _: &AgentShown| rules.find(name).is_some();
+                state.forget_gone(is_told, self.settings.clock.now_ns());
             }
         }
         drop(state);
@@ -204,9 +214,9 @@ impl Shared {
         let State { latest, agents, doors, trunks: _, is_stopping: _ } = &*self.state();
         latest.write(out);
         (agents.len() as u32).write(out);
-        for AgentShown { name, allowed: _, trunk: _, trunks, ended, links, before } in
-            agents.values()
-        {
+        for agent in agents.values() {
+            let AgentShown { name, allowed: _, trunk: _, trunks, ended, links, before, missed: _ } =
+                agent;
             name.write(out);
             trunks.write(out);
             write_counts(ended, out);
@@ -266,7 +276,8 @@ impl Shared {
     }
 
     pub(crate) fn shown(&self) -> Shown {
-        let state = self.state();
+        let mut state = self.state();
+        state.forget_gone(|_, it| !it.missed.is_over(), self.settings.clock.now_ns());
         let (doors, agents) = (state.doors.values(), state.agents.values());
         Shown { doors: doors.cloned().collect(), agents: agents.cloned().collect() }
     }
@@ -313,11 +324,15 @@ mod tests {
     use crate::protocol::keys::Rekey;
     use ringgate_os::clock::Clock;
 
-    #[test]
-    fn an_agent_that_comes_again_and_again_does_not_take_all_threads() {
+    fn shared() -> Shared {
         let (workers, incarnation, clock) = (1, 7, Clock::start());
         let (run_dir, desks, rekey) = (std::env::temp_dir(), Vec::new(), Rekey::default());
-        let shared = Shared::new(Settings { run_dir, workers, desks, incarnation, clock, rekey });
+        Shared::new(Settings { run_dir, workers, desks, incarnation, clock, rekey })
+    }
+
+    #[test]
+    fn an_agent_that_comes_again_and_again_does_not_take_all_threads() {
+        let shared = shared();
         let mailbox = Arc::new(Mailbox::new().expect("a descriptor"));
         let first = shared.enter("host-7", &mailbox).expect("there is none");
         for _ in 1..TRUNKS_OF_AN_AGENT {
@@ -327,5 +342,30 @@ mod tests {
         assert!(shared.enter("host-8", &mailbox).is_ok(), "another is none of them");
         shared.leave(first, None);
         assert!(shared.enter("host-7", &mailbox).is_ok());
+    }
+
+    #[test]
+    fn who_has_died_is_shown_when_the_fleet_has_forgotten_it_and_who_has_said_goodbye_is_not() {
+        let shared = shared();
+        let mailbox = Arc::new(Mailbox::new().expect("a descriptor"));
+        let names = || shared.shown().agents.into_iter().map(|it| it.name).collect::<Vec<_>>();
+        let ends = [End::Ours(Reason::Silence), End::Theirs(Reason::ShuttingDown)];
+        for (name, end) in ["host-7", "host-8"].into_iter().zip(ends) {
+            let number = shared.enter(name, &mailbox).expect("there is none");
+            let trunk = TrunkShown {
+                number,
+                peer: ([127, 0, 0, 1], 7400).into(),
+                since_ns: 0,
+                lanes: Vec::new(),
+                lent: Vec::new(),
+                backends: BTreeMap::new(),
+            };
+            shared.show(name, trunk, &LinkCounts::default());
+            shared.leave(number, Some(&end));
+        }
+        shared.set_rules(Rules::default());
+        assert_eq!(names(), ["host-7"]);
+        let shown = shared.shown().agents.remove(0);
+        assert!(shown.trunk.is_none() && shown.ended == [("silence", 1)].into());
     }
 }

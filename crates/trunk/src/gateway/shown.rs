@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use crate::protocol::datagram::Refusal;
-use crate::socket::LaneStats;
+use crate::socket::{LaneStats, Missed};
 
 /// Everything.
 #[derive(Clone, Debug, Default)]
 pub struct Shown {
     /// Where agents connect.
     pub doors: Vec<DoorShown>,
-    /// The agents of the config, and such that are still there, by name.
+    /// The agents of the config, and such that are still there or have died lately, by name.
     pub agents: Vec<AgentShown>,
 }
 
@@ -43,6 +43,8 @@ pub struct AgentShown {
     pub links: LinkCounts,
     /// Of trunks that have ended, by lane.
     pub before: Vec<LaneShown>,
+    /// Whether it has died.
+    pub missed: Missed,
 }
 
 /// A trunk that stands.

@@ -27,7 +27,7 @@ use crate::gateway::guests::{CONNECTIONS, DATAGRAMS, Guests, TurnedAway};
 use crate::protocol::control::{Reason, Welcome};
 use crate::protocol::datagram::Header;
 use crate::protocol::tls::certified_name;
-use crate::socket::{Door, Event, Guest, Hello, Settings, Trunk};
+use crate::socket::{Door, Event, Guest, Hello, Missed, Settings, Trunk};
 
 const BELL: u64 = 0;
 /// Each connection has so many numbers in the set, as far as [`Trunk::is_own`] goes.
@@ -81,6 +81,7 @@ struct Member {
     due_ns: u64,
     /// How often it was given up although it was connected.
     silences: u64,
+    missed: Missed,
 }
 
 /// A connection with a member.
@@ -154,7 +155,7 @@ impl<P: Players> Board<P> {
             self.wake.0 += 1;
         }
         self.shared.bell.take();
-        self.hear_members();
+        self.hear_members(now_ns);
         for ready in ready {
             match ready.token {
                 BELL => {}
@@ -200,12 +201,15 @@ impl<P: Players> Board<P> {
         Duration::from_nanos(due_ns.saturating_sub(self.now_ns())).min(look_every)
     }
 
-    /// Goes by what is told of others now. Who is connected stays.
-    fn hear_members(&mut self) {
+    /// Goes by what is told of others now. Who is connected stays, and who has died is shown for a
+    /// while.
+    fn hear_members(&mut self, now_ns: u64) {
         let mut told = self.shared.members();
         let own = &self.shared.settings.name;
         told.remove(own);
-        self.members.retain(|name, it| it.seat.is_some() || told.contains_key(name));
+        self.members.retain(|name, it| {
+            it.seat.is_some() || it.missed.is_shown(told.contains_key(name), now_ns)
+        });
         for (name, member) in &mut self.members {
             let at = told.remove(name);
             if member.at != at {
@@ -283,7 +287,7 @@ impl<P: Players> Board<P> {
         let welcome = Welcome { version: hello.version, lanes: 1, trunk, incarnation };
         let settings = settings(token);
         let trunk = guest.welcome(welcome, settings, &self.epoll, now_ns)?;
-        self.members.entry(hello.name.clone()).or_default();
+        self.members.entry(hello.name.clone()).or_default().missed = Missed::default();
         give_numbers(&mut self.members);
         let member = self.members.entry(hello.name.clone()).or_default();
         let talk = member.number.map(Talk::new);
@@ -402,6 +406,9 @@ impl<P: Players> Board<P> {
             let Some(end) = seat.trunk.over() else { continue };
             let (reason, why) = (end.name(), end.to_string());
             let up_ns = seat.up_ns;
+            if up_ns.is_some() {
+                member.missed.note_end(end);
+            }
             seat.forget(players);
             member.lane_full += seat.lane_full();
             member.seat = None;
@@ -636,6 +643,7 @@ impl Default for Member {
             last_end: None,
             due_ns: u64::MAX,
             silences: 0,
+            missed: Missed::default(),
         }
     }
 }
@@ -744,13 +752,16 @@ fn hear(
     }
 }
 
-/// Each member has a number that no other has, as far as there are any.
+/// Each member has a number that no other has, as far as there are any. One that is only shown
+/// needs none.
 fn give_numbers(members: &mut BTreeMap<String, Member>) {
     let mut free = u64::MAX;
+    members.values_mut().filter(|it| it.missed.is_over()).for_each(|it| it.number = None);
     for number in members.values().filter_map(|it| it.number) {
         free &= !(1 << number);
     }
-    for member in members.values_mut().filter(|it| it.number.is_none()) {
+    let wants = |it: &&mut Member| it.number.is_none() && !it.missed.is_over();
+    for member in members.values_mut().filter(wants) {
         let number = free.trailing_zeros();
         member.number = (number < MEMBERS_MAX as u32).then_some(number as Number);
         free &= free.wrapping_sub(1);

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 ringgate_core::named! {
     /// How it stands with another member.
     pub enum State;
-    /// Nothing is known of where it is, and it has not come.
+    /// Nothing is known of where it is, and it is not here.
     Absent = "absent",
     /// It is to come to us, and has not.
     Awaited = "awaited",

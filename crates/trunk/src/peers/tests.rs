@@ -253,6 +253,28 @@ fn a_member_that_is_gone_or_comes_anew_is_forgotten_and_told_again() {
     drop(one);
 }
 
+#[test]
+fn a_member_that_has_died_is_shown_when_the_fleet_has_forgotten_it() {
+    let Some(second) = member("gate-2", MEMBER_2) else { return };
+    let place = at(&second);
+    second.set_members(told(&[("gate-1", &place), ("gate-3", &place)]));
+    let mut first = Raw::gate_1(&second);
+    first.until_seen(&second, is_up);
+    drop(first);
+    other(&second, |it| it.state == State::Awaited && it.last_end.is_some());
+    // Its registration has ended, as that of the other has, which was never there.
+    second.set_members(BTreeMap::new());
+    until("one to be forgotten", || (second.window().shown().members.len() == 1).then_some(()));
+    let seen = other(&second, |it| it.state == State::Absent && !it.is_known);
+    assert_eq!((seen.name.as_str(), seen.connections), ("gate-1", 1));
+    // It comes again, and says goodbye.
+    let mut first = member("gate-1", MEMBER_1).expect("it is possible");
+    first.set_members(told(&[("gate-2", &place)]));
+    other(&second, is_up);
+    first.stop();
+    until("it to be forgotten", || second.window().shown().members.is_empty().then_some(()));
+}
+
 /// A record of a session that this process has.
 fn record(number: u8, incarnation: u16) -> Record {
     let incarnation = Incarnation(incarnation);
