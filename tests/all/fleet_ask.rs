@@ -147,6 +147,16 @@ fn who_is_on_a_server_is_told_by_all_gateways_and_a_kick_finds_a_player_wherever
     assert!(ran.stderr.ends_with("client 7 has no session at 2 gateways\n"), "{}", ran.stderr);
     let why = rig.run(&["sessions", "--backend", "nowhere"]).refused();
     assert!(why.contains("there is no backend \"nowhere\" at any gateway"), "{why}");
+    // It is no other end where the answers are for a program.
+    for (words, code) in
+        [(&["kick", "7"][..], 1), (&["move", "7", "--to", "arena"], 1), (&["drain", "nowhere"], 2)]
+    {
+        let ran = rig.run(&[words, &["--json"]].concat());
+        let page: Value = serde_json::from_str(&ran.stdout).expect("JSON");
+        assert_eq!(page["answers"].as_array().map(Vec::len), Some(2), "{page}");
+        assert_eq!(ran.code, Some(code), "{words:?}: {}", ran.stderr);
+        assert!(ran.stderr.starts_with("ringgate: "), "{}", ran.stderr);
+    }
     let why = rig.run(&["kick", "--session", "0000000000000001"]).refused();
     assert!(why.contains("--session takes --gateway NAME"), "{why}");
     let why = rig.run(&["sessions", "--gateway", "gate-3"]).refused();

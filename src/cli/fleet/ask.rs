@@ -296,17 +296,22 @@ impl Said {
                 _ => refused.push(format!("{gateway}: {}", text.trim_end())),
             }
         }
+        let said = match unknown.first() {
+            Some(why) if pages.is_empty() && refused.is_empty() => {
+                Err(Failure::bad_input(format_args!("{why} at any gateway that has answered")))
+            }
+            _ if pages.is_empty() => Ok(String::new()),
+            _ => match words(pages) {
+                // Somebody else may have what was asked for.
+                Err(_) if !self.answers.silent.is_empty() => Ok(String::new()),
+                said => said,
+            },
+        };
         if self.json {
             print(&format!("{}\n", self.answers.json(self.what)))?;
-        } else if let (true, Some(why)) = (pages.is_empty() && refused.is_empty(), unknown.first())
-        {
-            return Err(Failure::bad_input(format_args!("{why} at any gateway that has answered")));
-        } else if !pages.is_empty() {
-            match words(pages) {
-                // Somebody else may have what was asked for.
-                Err(_) if !self.answers.silent.is_empty() => {}
-                said => print(&said?)?,
-            }
+            said?;
+        } else {
+            print(&said?)?;
         }
         refused.extend(silent(&self.answers.silent, self.within));
         if refused.is_empty() { Ok(()) } else { Err(Failure::failed(refused.join("; "))) }
