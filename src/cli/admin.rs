@@ -270,9 +270,16 @@ impl Admin {
         }
     }
 
-    /// Whether anybody is there.
-    pub(super) fn answers(&self) -> bool {
-        self.exchange("GET", "/healthz").is_ok()
+    /// Whether a process is there; an error where that cannot be said.
+    pub(super) fn is_there(&self) -> Result<bool, Failure> {
+        use io::ErrorKind::{ConnectionRefused, NotFound};
+        match self.exchange("GET", "/healthz") {
+            Ok(_) => Ok(true),
+            Err(why) if matches!(why.kind(), ConnectionRefused | NotFound) => Ok(false),
+            // It may end between taking a question and answering it, or have too many.
+            Err(why) if is_end(&why) => Ok(true),
+            Err(why) => Err(self.unanswered(&why)),
+        }
     }
 
     /// An answer that a gateway does not give.

@@ -80,34 +80,42 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let left = utc::span(left_ms / 1000);
     print(&format!("draining: {} sessions, {left} at most\n", count(sessions)))?;
     if args.wait {
-        wait(&admin);
+        wait(&admin)?;
     }
     Ok(())
 }
 
-/// The gateway answers until it has ended. Who waits hears each few seconds how far it is.
-fn wait(admin: &Admin) {
+/// The process is there until it has ended. Who waits hears each few seconds how far it is.
+fn wait(admin: &Admin) -> Result<(), Failure> {
     let clock = Clock::start();
     let mut said_ns = 0;
-    while admin.answers() {
+    while admin.is_there()? {
         clock::sleep(ASK_EVERY);
         if clock.now_ns() - said_ns < SAY_EVERY.as_nanos() as u64 {
             continue;
         }
         said_ns = clock.now_ns();
         let page = admin.get("/status").ok().and_then(|page| serde_json::from_str(&page).ok());
-        let Some(Left { totals: Totals { sessions }, drain_left_ms }) = page else { continue };
-        let left = utc::span(drain_left_ms / 1000);
+        let Some(Left { state, totals, players, drain_left_ms }) = page else { continue };
+        if state != "draining" {
+            return Err(Failure::failed("it has not ended: somebody has taken the drain back"));
+        }
+        let sessions = count(totals.map_or(players, |it| it.sessions));
+        let left = drain_left_ms.map(|ms| format!(", {} at most", utc::span(ms / 1000)));
         // Nothing is left to be done when stderr is gone.
-        let _ = writeln!(io::stderr(), "{} sessions are left, {left} at most", count(sessions));
+        let _ = writeln!(io::stderr(), "{sessions} sessions are left{}", left.unwrap_or_default());
     }
+    Ok(())
 }
 
-/// What of a draining gateway's page is told.
+/// What of a page is told while its process drains: an agent has `players`.
 #[derive(Deserialize)]
 struct Left {
-    totals: Totals,
-    drain_left_ms: u64,
+    state: String,
+    totals: Option<Totals>,
+    #[serde(default)]
+    players: u64,
+    drain_left_ms: Option<u64>,
 }
 
 #[derive(Deserialize)]

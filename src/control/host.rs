@@ -418,9 +418,9 @@ impl Shared {
         self.agent.clock().now_ns() / 1_000_000_000
     }
 
-    /// Whether it drains, and how reading the file again has gone.
-    fn standing(&self) -> (bool, Reloads) {
-        (self.is_draining(), self.live().reloads)
+    /// For how many milliseconds it drains, if it does, and how reading the file again has gone.
+    fn standing(&self) -> (Option<u64>, Reloads) {
+        (self.drain_left_ms(), self.live().reloads)
     }
 
     fn is_handed_over(&self) -> bool {

@@ -279,6 +279,7 @@ fn an_agent_that_is_told_to_end_gets_nobody_new_and_keeps_who_is_there() {
     assert_eq!(said, "draining: 1 sessions, 2 h at most\n");
     wait_for("the gateway knows", || (intake() == "nobody").then_some(()));
     assert_eq!(agent.get("/readyz").status, 503);
+    assert!(agent.get("/status").json()["drain_left_ms"].as_u64() > Some(3_600_000));
     assert_eq!(asks("undrain", &[]).succeeded(), "players are taken in again\n");
     wait_for("the gateway knows", || intake().is_null().then_some(()));
     Player::connected(gateway.listener, 9, KEY_HEX).echo(b"it goes on");

@@ -7,7 +7,7 @@ use std::process::Stdio;
 use libc::{SIGCONT, SIGSTOP};
 use ringgate_os::process;
 
-use crate::command::{Ran, ringgate, run};
+use crate::command::{Ending, Ran, ringgate, run};
 use crate::control_rig::{Daemon, Game, KEY_HEX, Player, Text, wait_for};
 use crate::folder::Folder;
 use crate::oncall::row;
@@ -123,6 +123,33 @@ fn drain_waits_for_the_end_if_it_is_asked_to() {
         again.stderr
     );
     assert_eq!(daemon.ended(), Some(0));
+}
+
+#[test]
+fn who_waits_for_a_drain_hears_that_it_cannot_be_said_or_was_taken_back() {
+    let daemon = Daemon::start(&Text::new());
+    let _game = Game::start(&daemon, "arena");
+    daemon.ready();
+    let mut player = Player::connected(daemon.listener, 1, KEY_HEX);
+    let control = daemon.control().display().to_string();
+    let waits = |change: &dyn Fn()| {
+        let words = ["drain", "--deadline", "1h", "--wait", "--control", &control];
+        let mut drain = ringgate(words);
+        drain.stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut drain = Ending(drain.spawn().expect("the binary was built"));
+        let mut said = BufReader::new(drain.stderr.take().expect("piped")).lines();
+        let line = said.next().expect("a line").expect("text");
+        assert!(line.starts_with("1 sessions are left, "), "{line}");
+        change();
+        let last = said.map(|line| line.expect("text")).last().expect("why");
+        (drain.wait().expect("our child").code(), last)
+    };
+    let (code, why) = waits(&|| drop(ask(&daemon, &["undrain"]).succeeded()));
+    assert!(code == Some(1) && why.ends_with("has taken the drain back"), "{code:?} {why}");
+    player.echo(b"still here");
+    let (code, why) = waits(&|| daemon.signal("STOP"));
+    daemon.signal("CONT");
+    assert!(code == Some(1) && why.ends_with("does not answer (stopped)"), "{code:?} {why}");
 }
 
 /// One that has not answered what it was asked first is asked for nothing more.

@@ -48,6 +48,12 @@ impl Shared {
         self.drain().until_ns.is_some()
     }
 
+    /// For how many milliseconds it waits for its end, if it does.
+    pub(super) fn drain_left_ms(&self) -> Option<u64> {
+        let until_ns = self.drain().until_ns?;
+        Some(until_ns.saturating_sub(self.agent.clock().now_ns()) / NS_PER_MS)
+    }
+
     /// Whether it has waited for its end, and nobody plays any more, or the time is over. Nobody
     /// prepares to go on by then: who did was recalled.
     pub(super) fn has_drained(&self) -> bool {

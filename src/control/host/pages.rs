@@ -18,7 +18,7 @@ pub(super) fn status(
     agent: &Agent,
     fleet: Option<&Status>,
     uptime_s: u64,
-    (is_draining, reloads): (bool, Reloads),
+    (drain_left_ms, reloads): (Option<u64>, Reloads),
 ) -> String {
     let view = agent.view();
     let mut page = json!({
@@ -27,7 +27,8 @@ pub(super) fn status(
         "pid": std::process::id(),
         "agent": agent.options().name,
         "incarnation": format!("{:016x}", agent.options().incarnation),
-        "state": if is_draining { "draining" } else { "serving" },
+        "state": if drain_left_ms.is_some() { "draining" } else { "serving" },
+        "drain_left_ms": drain_left_ms,
         "uptime_s": uptime_s,
         "workers": view.workers,
         "players": view.players(),
@@ -140,7 +141,7 @@ pub(super) fn metrics(
     agent: &Agent,
     fleet: Option<&Status>,
     uptime_s: u64,
-    (is_draining, reloads): (bool, Reloads),
+    (drain_left_ms, reloads): (Option<u64>, Reloads),
 ) -> String {
     let view = agent.view();
     let mut text = Text::default();
@@ -150,7 +151,7 @@ pub(super) fn metrics(
     let counts = &view.counts;
     numbers! { text, "ringgate_agent_";
         Gauge "uptime_seconds", "Since it was started.", uptime_s;
-        Gauge "draining", "1 while it waits for its end.", u8::from(is_draining);
+        Gauge "draining", "1 while it waits for its end.", u8::from(drain_left_ms.is_some());
         Gauge "workers", "Local workers, its own included.", view.workers;
         Gauge "clustered_sessions",
             "Sessions that gateways of a cluster have.", view.clustered[0];
