@@ -24,18 +24,22 @@ pub(super) async fn show(visit: Visit<AdminState>) -> Reply {
     let limit = query.read("limit", "a number up to 10000", |text| {
         text.parse().ok().filter(|limit| *limit <= LIMIT_MAX)
     })?;
-    let place = query.text("address").and_then(|text| text.parse::<SocketAddr>().ok());
+    let limit = limit.unwrap_or(LIMIT);
+    let place = place(&query);
     let wanted = wanted(&state.view().live().setup, &query)?;
-    let (found, complete) = ask(state, wanted, None, limit.unwrap_or(LIMIT)).await?;
+    // A few are at one place for several workers' udp servers.
+    let asked = if place.is_some() { LIMIT_MAX } else { limit };
+    let (found, complete) = ask(state, wanted, None, asked).await?;
     let snapshot = state.view().snapshot();
     let is_at = |(worker, info): &&(WorkerId, SessionInfo)| {
         let (address, link_address) = addresses(&snapshot, *worker, info);
         place.is_none_or(|place| address == place || link_address == Some(place))
     };
-    let rows = found.sessions.iter().filter(is_at);
+    let there: Vec<_> = found.sessions.iter().filter(is_at).collect();
+    let rows = there.iter().take(limit);
     let sessions: Vec<_> = rows.map(|(worker, info)| row(&snapshot, *worker, info)).collect();
     // How many there are like that; `complete` where every worker has answered.
-    let count = if place.is_some() { sessions.len() as u64 } else { found.count };
+    let count = if place.is_some() { there.len() as u64 } else { found.count };
     let page = json!({ "count": count, "complete": complete, "sessions": sessions });
     Ok(as_json(StatusCode::OK, page))
 }
@@ -67,14 +71,20 @@ pub(super) fn wanted(setup: &Setup, query: &Query) -> Result<Wanted, NotDone> {
     let client_id = client_id(query)?;
     let session =
         query.read("session", "16 hex digits", |text| u64::from_str_radix(text, 16).ok())?;
+    let place = place(query);
     let address = query.read("address", "an address, a prefix or IP:port", |text| {
-        let place = text.parse::<SocketAddr>().ok();
         let all =
             |place: SocketAddr| Prefix::new(place.ip(), if place.is_ipv4() { 32 } else { 128 });
         place.map_or_else(|| text.parse().ok(), all)
     })?;
+    let port = place.map(|it| it.port());
     let backend = query.text("backend").map(|name| backend_named(setup, name)).transpose()?;
-    Ok(Wanted { client_id, session, address, backend, ..Wanted::default() })
+    Ok(Wanted { client_id, session, address, port, backend, ..Wanted::default() })
+}
+
+/// Where the player is to be, if that is said with a port.
+fn place(query: &Query) -> Option<SocketAddr> {
+    query.text("address").and_then(|text| text.parse().ok())
 }
 
 /// The player whom `client_id` names, or `client`, as releases before 0.2 call it.

@@ -52,7 +52,8 @@ impl Fronts {
 fn is_like(wanted: &Wanted, turn: &Turn<'_>, info: &SessionInfo) -> bool {
     let is_at = |prefix: &Prefix| {
         let seen_as = info.link_address.map(|link| prefix.holds(link.ip_bytes()));
-        prefix.holds(info.address.ip_bytes()) || seen_as == Some(true)
+        let is_from = wanted.port.is_none_or(|port| port == info.address.port());
+        (is_from && prefix.holds(info.address.ip_bytes())) || seen_as == Some(true)
     };
     wanted.client_id.is_none_or(|client_id| client_id == info.client_id)
         && wanted.session.is_none_or(|session| session == info.id)

@@ -18,6 +18,8 @@ pub struct Wanted {
     pub session: Option<u64>,
     /// Where its player is, or the address that its udp server sees.
     pub address: Option<Prefix>,
+    /// Its player's port there. Of what a udp server sees only the address is looked at.
+    pub port: Option<u16>,
     /// Where its player plays.
     pub backend: Option<BackendId>,
     /// Where its player came in.
