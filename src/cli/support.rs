@@ -190,8 +190,12 @@ fn without_players(text: &str) -> String {
             continue;
         }
         let bare = word.trim_matches([':', '.', '[', ']']);
-        let is_address = bare.parse::<IpAddr>().is_ok_and(|it| !it.is_unspecified())
-            || word.trim_end_matches([':', '.']).parse::<SocketAddr>().is_ok();
+        // A colon may end the words before it, or be an address's own.
+        let spoken = word.trim_matches(['[', ']', '.']);
+        let is_ip = |it: &str| it.parse::<IpAddr>().is_ok_and(|it| !it.is_unspecified());
+        let is_address =
+            [bare, spoken, spoken.strip_suffix(':').unwrap_or(spoken)].into_iter().any(is_ip)
+                || word.trim_end_matches([':', '.']).parse::<SocketAddr>().is_ok();
         let is_number = bare.starts_with(|c: char| c.is_ascii_digit());
         done.push_str(match (is_address, is_player && is_number) {
             (true, _) => "ADDRESS",
@@ -227,5 +231,11 @@ mod tests {
             shown,
             "2026-11-24T15:22:46.842174Z INFO ended 1 sessions of client ID ADDRESS 3"
         );
+        for address in ["2001:db8:1:2::", "::ffff:203.0.113.7"] {
+            let said = format!("{address}/64 may not play; {address}: no; ({address}).");
+            assert_eq!(without_players(&said), "ADDRESS/64 may not play; ADDRESS no; (ADDRESS).");
+        }
+        let nobodys = "gate::front at 12:30:05 on :: and 0.0.0.0, 1.2.3";
+        assert_eq!(without_players(nobodys), nobodys);
     }
 }
