@@ -27,7 +27,8 @@ impl ConfigFile {
         self.named().or_else(from_environment).or_else(of_gateway)
     }
 
-    fn named(&self) -> Option<PathBuf> {
+    /// The file, if one is named.
+    pub(super) fn named(&self) -> Option<PathBuf> {
         self.file.clone().or_else(|| self.config.clone())
     }
 }
@@ -68,13 +69,16 @@ impl RoleFile {
 
 /// What the environment says.
 pub(super) fn from_environment() -> Option<PathBuf> {
-    std::env::var_os("RINGGATE_CONFIG").filter(|it| !it.is_empty()).map(PathBuf::from)
+    std::env::var_os(VARIABLE).filter(|it| !it.is_empty()).map(PathBuf::from)
 }
 
 /// The file of this host's gateway, where it is at its usual place.
 pub(super) fn of_gateway() -> Option<PathBuf> {
     Some(PathBuf::from(GATEWAY)).filter(|it| it.exists())
 }
+
+/// What names it.
+pub(super) const VARIABLE: &str = "RINGGATE_CONFIG";
 
 /// Where files are if nobody says otherwise.
 pub(super) const GATEWAY: &str = "/etc/ringgate/gate.toml";

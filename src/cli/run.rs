@@ -35,7 +35,7 @@ use successor::Successor;
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
-    config: ConfigFile,
+    pub(super) config: ConfigFile,
     /// Take over from the gateway that runs with this config, with its sockets and
     /// its players; where none runs, start as ever
     #[arg(long)]

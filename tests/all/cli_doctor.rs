@@ -9,7 +9,7 @@ use std::process::Stdio;
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
 
 use crate::agent::{NAMES, agent_file, certificates};
-use crate::command::{Ran, ringgate, run};
+use crate::command::{Ending, Ran, ringgate, run};
 use crate::control_rig::wait_for;
 use crate::folder::Folder;
 use crate::oncall::row;
@@ -98,19 +98,28 @@ fn the_gateway_that_runs_from_the_file_is_in_nobodys_way() {
     let folder = Folder::new();
     let address = own_address();
     let file = config(&folder, "", &address.to_string());
-    let mut command = ringgate(["run".as_ref(), "--config".as_ref(), file.as_os_str()]);
-    let mut daemon = command.stdout(Stdio::piped()).spawn().expect("the binary was built");
-    let mut lines = BufReader::new(daemon.stdout.take().expect("piped")).lines();
-    assert!(lines.any(|line| line.is_ok_and(|line| line.starts_with("ready: "))));
-    let said = doctor(&file).stdout;
-    let elsewhere = Folder::new();
-    let other = doctor(&config(&elsewhere, "", &address.to_string()));
-    daemon.kill().and_then(|()| daemon.wait()).expect("ours");
-    let served =
-        format!("served from this file: UDP {address}: process {} (ringgate)", daemon.id());
-    assert!(said.contains(&served), "{said}");
-    assert_eq!(other.code, Some(1));
-    assert!(other.stdout.contains("BITES  addresses"), "{}", other.stdout);
+    let named = file.as_os_str();
+    let in_one = format!("--config={}", file.display());
+    for (words, variable) in [
+        (&["--config".as_ref(), named][..], "elsewhere".as_ref()),
+        (&[in_one.as_ref()], "".as_ref()),
+        (&[named, "--take-over".as_ref()], "".as_ref()),
+        (&[], named),
+    ] {
+        let mut command = ringgate(["run"]);
+        command.args(words).env("RINGGATE_CONFIG", variable).stdout(Stdio::piped());
+        let mut daemon = Ending(command.spawn().expect("the binary was built"));
+        let mut lines = BufReader::new(daemon.stdout.take().expect("piped")).lines();
+        assert!(lines.any(|line| line.is_ok_and(|line| line.starts_with("ready: "))));
+        let said = doctor(&file).stdout;
+        let elsewhere = Folder::new();
+        let other = doctor(&config(&elsewhere, "", &address.to_string()));
+        let served =
+            format!("served from this file: UDP {address}: process {} (ringgate)", daemon.id());
+        assert!(said.contains(&served), "{words:?}: {said}");
+        assert_eq!(other.code, Some(1));
+        assert!(other.stdout.contains("BITES  addresses"), "{}", other.stdout);
+    }
 }
 
 /// Runs commands as a process that a container runtime has taken io_uring from.

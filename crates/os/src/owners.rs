@@ -81,6 +81,16 @@ pub fn command_line(pid: u32) -> Vec<String> {
     words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
 }
 
+/// A variable of the environment that a process was started with, where it has one that says
+/// something and we may look.
+pub fn variable(pid: u32, name: &str) -> Option<String> {
+    let bytes = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let said = bytes
+        .split(|byte| *byte == 0)
+        .find_map(|it| it.strip_prefix(name.as_bytes()).and_then(|it| it.strip_prefix(b"=")))?;
+    Some(String::from_utf8_lossy(said).into_owned()).filter(|it| !it.is_empty())
+}
+
 fn pids() -> impl Iterator<Item = u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())

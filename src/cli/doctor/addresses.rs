@@ -6,6 +6,10 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use clap::Parser;
+
+use super::super::config_file::{GATEWAY, VARIABLE};
+use super::super::run;
 use super::Finding;
 use crate::config::Config;
 use ringgate_os::diag::Transport;
@@ -18,14 +22,15 @@ pub(super) fn in_use(config: &Config, file: &Path) -> Finding {
     let players = config.listeners.iter().flat_map(|listener| &listener.bind);
     let players = players.map(|address| (Transport::Udp, *address));
     let admin = config.admin.iter().map(|admin| (Transport::TcpListening, admin.bind));
-    // Several may have one.
-    let agents: BTreeSet<_> = config.agents.iter().map(|agent| agent.bind).collect();
-    let agents = agents.into_iter().flat_map(|address| {
+    // Several agents may have one.
+    let members = config.cluster.iter().map(|cluster| cluster.bind);
+    let trunks: BTreeSet<_> = config.agents.iter().map(|it| it.bind).chain(members).collect();
+    let trunks = trunks.into_iter().flat_map(|address| {
         [Transport::TcpListening, Transport::Udp].map(|transport| (transport, address))
     });
     let taken: Vec<(String, Holder)> = players
         .chain(admin)
-        .chain(agents)
+        .chain(trunks)
         .filter(|(_, address)| address.port() != 0)
         .filter_map(|(transport, address)| {
             Some((spelled(transport, address), ringgate_worker::holder(transport, address)?))
@@ -60,15 +65,22 @@ fn spelled(transport: Transport, address: SocketAddr) -> String {
     }
 }
 
-/// Whether a process was started as `run --config FILE` with this file.
+/// What a process was told behind `run`.
+#[derive(Parser)]
+struct Told {
+    #[command(flatten)]
+    run: run::Args,
+}
+
+/// Whether a process was started to run a gateway with this file.
 fn runs_from(pid: u32, file: &Path) -> bool {
     let words = owners::command_line(pid);
-    let is_run = words.iter().any(|word| word == "run");
-    let behind = words.iter().position(|word| word == "--config").and_then(|at| words.get(at + 1));
-    let joined = words.iter().find_map(|word| word.strip_prefix("--config="));
-    let Some(named) = behind.map(String::as_str).or(joined).filter(|_| is_run) else {
+    if words.get(1).is_none_or(|word| word != "run") {
         return false;
-    };
+    }
+    let Ok(Told { run: told }) = Told::try_parse_from(&words[1..]) else { return false };
+    let of_environment = || owners::variable(pid, VARIABLE).map(PathBuf::from);
+    let named = told.config.named().or_else(of_environment).unwrap_or_else(|| GATEWAY.into());
     // A relative path counts from where that process is, which only its user and root may ask.
     let folder = fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_else(|_| PathBuf::from("/"));
     match (folder.join(named).canonicalize(), file.canonicalize()) {
