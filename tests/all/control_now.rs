@@ -71,6 +71,8 @@ fn only_who_is_entitled_has_everything_published() {
         assert_ne!(get(&header).status, 403, "{path}");
         assert_eq!(get(&format!("{header}Origin: https://example.com\r\n")).status, 403, "{path}");
     }
+    let listed = request(daemon.admin, "GET", "/sessions?as_of=now&limit=1", &header);
+    assert_eq!(listed.expect("an answer").status, 200);
     let later = request(daemon.admin, "GET", "/status?as_of=tomorrow", &header).expect("an answer");
     assert_eq!((later.status, later.body.contains("expected now")), (400, true), "{}", later.body);
 }

@@ -9,10 +9,11 @@ use super::answer::NotDone;
 pub struct Query(Vec<(String, String)>);
 
 impl Query {
-    /// Of a request that may have these fields only.
+    /// Of a request that may have these fields only, and `as_of`, which was seen to before.
     pub fn of(uri: &Uri, known: &[&str]) -> Result<Self, NotDone> {
-        let pairs = uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
+        let pairs = uri.query().unwrap_or_default().split('&');
         let pairs: Vec<_> = pairs
+            .filter(|pair| !pair.is_empty() && !pair.starts_with("as_of="))
             .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
             .map(|(name, value)| (decoded(name), decoded(value)))
             .collect();
@@ -86,5 +87,8 @@ mod tests {
         assert_eq!((query.text("b"), query.text("c")), (Some(""), None));
         assert!(query.read("a", "a number", |text| text.parse::<u8>().ok()).is_err());
         assert!(Query::of(&uri, &["a"]).is_err());
+        let now: Uri = "/x?as_of=now&a=1".parse().expect("a path");
+        let query = Query::of(&now, &["a"]).expect("every page can be as of now");
+        assert_eq!((query.text("a"), query.text("as_of")), (Some("1"), None));
     }
 }
