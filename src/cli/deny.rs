@@ -115,8 +115,20 @@ impl Words {
         };
         let mut start = format!("/{path}?whole={}", self.whole);
         admin::say(&mut start, "for_ms", self.lasts.map(|lasts| lasts.as_millis()));
+        let mut done = 0;
         for part in parts(whom, admin.names_bytes_max()) {
-            sum.add(admin.change(&(start.clone() + &part), &[400, 409])?);
+            match admin.change(&(start.clone() + &part), &[400, 409]) {
+                Ok(outcome) => sum.add(outcome),
+                Err(why) if done == 0 => return Err(why),
+                Err(why) => {
+                    let (done, all) = (count(done), count(whom.len() as u64));
+                    let ended = count(sum.ended);
+                    return Err(why.after(format_args!(
+                        "done before that: the first {done} of {all}; ended {ended} sessions"
+                    )));
+                }
+            }
+            done += part.matches('&').count() as u64;
         }
         Ok(sum)
     }

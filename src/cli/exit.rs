@@ -41,6 +41,15 @@ impl Failure {
         Self::failed(format_args!("the operating system gave no random numbers: {cause}"))
     }
 
+    /// The same, where something was done before it.
+    pub(super) fn after(self, done: impl fmt::Display) -> Self {
+        match self {
+            Self::BadInput(sentence) => Self::BadInput(format!("{sentence} ({done})")),
+            Self::Failed(sentence) => Self::Failed(format!("{sentence} ({done})")),
+            other => other,
+        }
+    }
+
     fn code(&self) -> u8 {
         match self {
             Self::BadInput(_) | Self::Mistakes(_) => 2,

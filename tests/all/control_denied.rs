@@ -1,6 +1,8 @@
 //! Who is denied at a daemon: while it plays, over a restart, for a time, and by whom.
 
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::Duration;
 
@@ -246,6 +248,34 @@ fn tens_of_thousands_come_from_a_file_at_once() {
         let ran = command(&daemon, words);
         assert!(ran.code == Some(2) && ran.stderr.contains(said), "{}", ran.stderr);
     }
+}
+
+#[test]
+fn what_was_done_before_a_refusal_is_told() {
+    let folder = Folder::new();
+    let control = folder.join("control.sock");
+    let gateway = UnixListener::bind(&control).expect("a new folder");
+    let list: Vec<_> = (0..9000).map(|n| format!("10.0.{}.{}\n", n / 250, n % 250)).collect();
+    let file = folder.file("list", list.concat(), 0o600);
+    let done = r#"{"changed":1,"exceptions":0,"contrary":0,"ended":7,"complete":true}"#;
+    let answers = [format!("200 OK\r\n\r\n{done}"), "409 Conflict\r\n\r\ntoo many\n".to_owned()];
+    let ran = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for answer in answers {
+                let (mut asked, _) = gateway.accept().expect("a command");
+                let lines = BufReader::new(&asked).lines().map_while(Result::ok);
+                assert!(lines.take_while(|line| !line.is_empty()).count() > 0);
+                write!(asked, "HTTP/1.0 {answer}").expect("it reads");
+            }
+        });
+        let mut deny = ringgate(["deny", "--file"]);
+        deny.arg(&file).arg("--control").arg(&control);
+        run(deny)
+    });
+    assert_eq!(ran.code, Some(2), "{}", ran.stdout);
+    let said = ran.stderr.split_once("ringgate: too many (done before that: the first ");
+    let (_, behind) = said.unwrap_or_else(|| panic!("{}", ran.stderr));
+    assert!(behind.ends_with(" of 9,000; ended 7 sessions)\n"), "{}", ran.stderr);
 }
 
 #[test]
