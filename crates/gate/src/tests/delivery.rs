@@ -320,6 +320,24 @@ fn queues_and_channels_go_on_in_the_next_process() {
 }
 
 #[test]
+fn what_is_overtaken_is_waited_for_in_the_next_process_too() {
+    let (mut rig, game, mut player, _) = playing();
+    for _ in 0..2 {
+        let [one, two, three, four] = [b"1", b"2", b"3", b"4"].map(|message| {
+            player.end.send(Channel::Unreliable(0), message, None).expect("there is room");
+            player.next_packet(rig.now.mono_ns).expect("it is due")
+        });
+        // That the first one comes late shows that packets do.
+        for datagram in [two, one, four, three] {
+            rig.push(home(1), &datagram);
+        }
+        rig.turn();
+        assert_eq!(messages(&game, &mut rig), [b"2", b"3", b"4"]);
+        rig.hand_over();
+    }
+}
+
+#[test]
 fn a_quiet_session_takes_less_than_four_kibibytes_and_no_other_takes_any() {
     let (rig, ..) = playing();
     let connections = &rig.host.gate().fronts.netcode.connections;

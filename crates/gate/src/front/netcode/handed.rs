@@ -238,7 +238,8 @@ impl NetcodeFront {
         from: &mut Reader<'_>,
     ) -> Result<(), Broken> {
         let (place, is_full) = (Place::read(from)?, bool::read(from)?);
-        let end = End::take_over(&Options::default(), from)?;
+        // Its keep-alive is set before anything leaves.
+        let end = End::take_over(&Options::for_player(0), from)?;
         let Some(entry) = self.sessions.live(place) else { return Ok(()) };
         let listener = self.sessions.address(entry).listener;
         if common.setup.listeners[listener].netcode().is_none() || self.connections.has(entry) {

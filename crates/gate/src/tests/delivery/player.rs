@@ -41,11 +41,10 @@ impl Player {
 
     /// What is due leaves, and what has come is taken.
     pub(in crate::tests) fn exchange(&mut self, rig: &mut Rig) {
-        let (now_ns, mut packet) = (rig.now.mono_ns, [0; 1200]);
+        let now_ns = rig.now.mono_ns;
         while !self.raw.library.is_over()
-            && let Some(len) = self.end.poll_transmit(now_ns, &mut packet)
+            && let Some(datagram) = self.next_packet(now_ns)
         {
-            let datagram = self.raw.library.payload(now_ns, &packet[..len]);
             rig.push(self.raw.home, &datagram);
         }
         self.raw.exchange(rig);
@@ -60,6 +59,13 @@ impl Player {
             taken.expect("the gate is honest");
         }
         self.reports.extend(std::iter::from_fn(|| self.end.poll_report()));
+    }
+
+    /// The next one that is due, sealed.
+    pub(super) fn next_packet(&mut self, now_ns: u64) -> Option<Vec<u8>> {
+        let mut packet = [0; 1200];
+        let len = self.end.poll_transmit(now_ns, &mut packet)?;
+        Some(self.raw.library.payload(now_ns, &packet[..len]))
     }
 
     /// Lets time pass while the player lives.
