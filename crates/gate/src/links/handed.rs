@@ -25,8 +25,9 @@ impl Common {
         named.write(out);
     }
 
-    /// Goes on with a link. One whose socket was not handed over is lost, and so is one of a
-    /// backend that is not there any more.
+    /// Goes on with a link. One whose socket was not handed over is lost. One of a backend that is
+    /// not there any more is ended in the first turn: its process may be the backend again one day,
+    /// and says hello on a new link only.
     pub(crate) fn take_link(&mut self, from: &mut Reader<'_>) -> Result<(), Broken> {
         let at = LinkId::read(from)?;
         let mut link = Link::read(from)?;

@@ -23,8 +23,8 @@ impl Common {
     /// A process has connected to the link socket; it has to say hello before anything else, and
     /// soon. One that no backend allows is told so in the turn that follows.
     pub(crate) fn handle_link_accepted(&mut self, socket: SocketId, credentials: Credentials) {
-        let is_barred = !self.links.may_connect.admits(credentials);
-        if !is_barred && !self.make_room_for_nameless(credentials) {
+        let is_allowed = self.links.may_connect.admits(credentials);
+        if is_allowed && !self.make_room_for_nameless(credentials) {
             self.count_refusal(LinkRefusal::TooManyNameless, Some(credentials));
             return self.requests.push_back(Request::CloseSocket(socket));
         }
@@ -33,7 +33,7 @@ impl Common {
         let mut link = Link::new(socket, credentials);
         self.links.connected_count += 1;
         link.serial = self.links.connected_count;
-        link.is_barred = is_barred;
+        link.barred = (!is_allowed).then_some(GoodbyeReason::Unauthorised);
         self.links.all[at] = Some(link);
         self.links.has_unsettled = true;
         self.roles.assign(socket, Role::Link(at));
@@ -118,8 +118,8 @@ impl Turn<'_> {
         }
         for at in self.common.links.all.ids() {
             let Some(link) = self.common.links.get_mut(at) else { continue };
-            if link.is_barred {
-                self.refuse_link(at, GoodbyeReason::Unauthorised, None);
+            if let Some(why) = link.barred {
+                self.refuse_link(at, why, None);
             } else if link.is_overdue(self.now.mono_ns) {
                 self.refuse_link(at, GoodbyeReason::HelloExpected, None);
             }

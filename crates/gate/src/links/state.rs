@@ -15,8 +15,8 @@ use ringgate_batch::{Credentials, Endpoint, LargeSlot, LocalIp, SocketId, TxBatc
 use ringgate_core::carry::{self, Broken, Carry, Reader, maybe_time, time};
 use ringgate_core::limits::BUNDLE_BYTES_MAX;
 use ringgate_link::bundle::{
-    Assembly, Frames, MessagePart, OFFERED_RECORD_BYTES_MAX, PART_OVERHEAD_BYTES, SessionId,
-    VERSION_MIN, Writer,
+    Assembly, Frames, GoodbyeReason, MessagePart, OFFERED_RECORD_BYTES_MAX, PART_OVERHEAD_BYTES,
+    SessionId, VERSION_MIN, Writer,
 };
 use std::collections::HashMap;
 
@@ -27,8 +27,9 @@ pub(crate) struct Link {
     pub(crate) credentials: Credentials,
     /// How many have connected before; 0 where that was to another process.
     pub(crate) serial: u64,
-    /// No backend allows the process: it is told so in the turn in which it has connected.
-    pub(crate) is_barred: bool,
+    /// Why the process may not be here: it is told so in the turn in which it has connected, or in
+    /// the first one of a successor that does not have its backend any more.
+    pub(crate) barred: Option<GoodbyeReason>,
     /// The backend it is, once it has said hello and was let in.
     pub(crate) backend: Option<BackendId>,
     /// What is spoken with it.
@@ -95,7 +96,7 @@ impl Link {
             socket,
             credentials,
             serial: 0,
-            is_barred: false,
+            barred: None,
             backend: None,
             version: VERSION_MIN,
             arbitrates: false,
@@ -129,7 +130,7 @@ impl Link {
 
     /// Whether the process may be a backend and has not said which.
     pub(crate) const fn is_waiting_for_hello(&self) -> bool {
-        self.backend.is_none() && !self.is_barred
+        self.backend.is_none() && self.barred.is_none()
     }
 
     /// Whether the process has had enough time to say who it is.
@@ -412,7 +413,7 @@ impl Carry for Link {
             socket,
             credentials,
             serial: _,
-            is_barred,
+            barred,
             backend,
             version,
             // In a record of its own.
@@ -439,7 +440,7 @@ impl Carry for Link {
         } = self;
         socket.write(out);
         credentials.write(out);
-        is_barred.write(out);
+        barred.is_some().write(out);
         backend.write(out);
         version.write(out);
         hung_up.write(out);
@@ -450,8 +451,11 @@ impl Carry for Link {
 
     fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
         let mut link = Self::new(SocketId::read(from)?, Credentials::read(from)?);
-        link.is_barred = bool::read(from)?;
-        link.backend = Carry::read(from)?;
+        link.barred = bool::read(from)?.then_some(GoodbyeReason::Unauthorised);
+        match Carry::read(from) {
+            Err(Broken::Foreign) => link.barred = Some(GoodbyeReason::NameUnknown),
+            backend => link.backend = backend?,
+        }
         link.version = u16::read(from)?;
         link.hung_up = bool::read(from)?;
         link.backlog = Backlog::read(from)?;

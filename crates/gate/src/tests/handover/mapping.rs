@@ -2,7 +2,7 @@
 
 use super::super::clients::{Player, Scribe};
 use super::super::games::{Game, Heard};
-use super::super::rig::{Rig, bundle_backend, home, listener};
+use super::super::rig::{Asked, Rig, bundle_backend, home, listener};
 use super::super::unreal::rig::{Arena, Player as UnrealPlayer, unreal_listener, unreal_setup};
 use super::STREAM_BYTES;
 use crate::counters::Ended;
@@ -10,6 +10,7 @@ use crate::ids::{BackendId, ListenerId};
 use crate::rehearsal::Rehearsal;
 use crate::setup::{Backend, Intake, Listener, Setup};
 use ringgate_core::drops::DropReason;
+use ringgate_link::bundle::{Goodbye, GoodbyeReason};
 use std::sync::Arc;
 
 fn setup(names: &[&str], backends: &[Backend]) -> Setup {
@@ -61,6 +62,19 @@ fn who_has_no_listener_or_no_backend_any_more_is_ended_and_counted() {
         assert_eq!((claims.players(BackendId(0)), claims.sessions(ListenerId(0))), (0, 0));
         rig.turn();
     }
+}
+
+/// It may be the backend again one day, and would not say hello on a link that it takes for one.
+#[test]
+fn a_process_whose_backend_is_not_there_any_more_is_told_so() {
+    let mut rig = Rig::new(setup(&["eu"], &[bundle_backend("arena", 4)]));
+    let game = Game::join(&mut rig, "arena");
+    game.hear(&mut rig);
+    hand_over_to(&mut rig, setup(&["eu"], &[bundle_backend("other", 4)]));
+    rig.turn();
+    let goodbye = Goodbye { reason: GoodbyeReason::NameUnknown, error: None };
+    assert_eq!(game.hear(&mut rig), [Heard::Goodbye(goodbye)]);
+    assert_eq!(rig.requests, [Asked::Close(game.link)]);
 }
 
 #[test]
