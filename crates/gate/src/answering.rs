@@ -55,19 +55,16 @@ fn is_like(wanted: &Wanted, turn: &Turn<'_>, info: &SessionInfo) -> bool {
         let is_from = wanted.port.is_none_or(|port| port == info.address.port());
         (is_from && prefix.holds(info.address.ip_bytes())) || seen_as == Some(true)
     };
-    wanted.client_id.is_none_or(|client_id| client_id == info.client_id)
+    // Only netcode's players have ids that somebody has given them.
+    let has_id = turn.common.front(info.listener) == Front::Netcode;
+    let denied = &turn.common.setup.denied;
+    let is_denied = || denied.holds(&info.address) || has_id && denied.holds_client(info.client_id);
+    wanted.client_id.is_none_or(|client_id| has_id && client_id == info.client_id)
         && wanted.session.is_none_or(|session| session == info.id)
         && wanted.backend.is_none_or(|backend| backend == info.backend)
         && wanted.listener.is_none_or(|listener| listener == info.listener)
         && wanted.address.as_ref().is_none_or(is_at)
-        && (!wanted.is_denied || is_denied(turn, info))
-}
-
-/// Only netcode's players have ids that somebody has given them.
-fn is_denied(turn: &Turn<'_>, info: &SessionInfo) -> bool {
-    let denied = &turn.common.setup.denied;
-    let has_token = turn.common.front(info.listener) == Front::Netcode;
-    denied.holds(&info.address) || has_token && denied.holds_client(info.client_id)
+        && (!wanted.is_denied || is_denied())
 }
 
 /// Places that are looked at in a turn: some tens of microseconds where they are in memory.

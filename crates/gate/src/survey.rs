@@ -12,7 +12,7 @@ use crate::prefix::Prefix;
 /// Which sessions are meant. A session has to be like everything that is said here.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    /// Its player's id.
+    /// The id that its player has brought.
     pub client_id: Option<u64>,
     /// Its own id.
     pub session: Option<u64>,

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use super::captures::of_client;
 use super::clients::Player;
 use super::games::Game;
+use super::lens::Lens;
+use super::plain::{plain_rig, play};
 use super::rig::{Rig, home, plain_setup, udp_backend};
 use crate::counters::Ended;
 use crate::denied::Denied;
@@ -76,6 +79,20 @@ fn those_who_are_found_can_be_ended() {
         player.receive(&mut rig);
         assert!(!player.library.is_connected(), "players are told");
     }
+}
+
+/// What stands for the id of a player without one is the number of a session, and others' ids are
+/// small numbers, too.
+#[test]
+fn a_player_without_an_id_is_nobody_whom_an_id_means() {
+    let mut rig = plain_rig(|_| {});
+    play(&mut rig, home(1), b"here");
+    let (_, info) = ask(&mut rig, Wanted::default(), None, 1).sessions[0];
+    let lens = Lens::new(&mut rig, of_client(info.client_id), false);
+    rig.deliver(home(1), b"here");
+    assert!(lens.take().is_empty(), "a capture");
+    let wanted = Wanted { client_id: Some(info.client_id), ..Wanted::default() };
+    assert_eq!(ask(&mut rig, wanted, Some(Ended::ByOperator), 0).count, 0);
 }
 
 #[test]
