@@ -149,6 +149,14 @@ pub(crate) trait Doubting: Clustering {
             && self.clusters().get(index).and_then(|it| it.told).is_some_and(is_in_doubt)
     }
 
+    /// Whether another gateway may have a session, or has it and the last words are awaited here:
+    /// it goes to no other game process from here.
+    fn may_be_anothers(&self, index: Entry<Self::Session>) -> bool {
+        let id = self.clusters().get(index).map(|it| it.id);
+        let mut leaving = self.clusters().leaving.iter();
+        self.is_unsure(index) || leaving.any(|(_, leaving, _)| Some(*leaving) == id)
+    }
+
     /// A session that a game process may end, though it may do nothing else with it just now.
     fn unsure_for_backend(&self, player: PlayerOf) -> Option<Entry<Self::Session>> {
         let index = self.sessions().named(player.session)?;

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use super::super::games::{Heard, Offer};
 use super::super::rig::home;
 use super::agent::standing;
-use super::takeover::{A, B, Scene, incarnation, setup, tenure};
+use super::takeover::{A, B, Scene, incarnation, setup, tenure, zones};
 use super::{OTHER, Pair, SECOND};
 use crate::counters::Ended;
 use crate::ids::{BindId, ListenerId, WorkerId};
 use crate::mail::{Mail, Offered};
+use crate::setup::Setup;
 use crate::shared::buckets::Buckets;
 use crate::store::table::Address;
 use ringgate_batch::LocalIp;
@@ -17,6 +19,7 @@ use ringgate_batch::spread::{SPREAD_WORDS, Spread, SpreadKey};
 use ringgate_cluster::{Answer, Reply, Wake};
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::netcode::packet::PacketKind;
+use ringgate_link::bundle::{Answer as LinkAnswer, MoveRefusal};
 
 impl Pair {
     /// Each knows that the other can go on with its sessions.
@@ -30,7 +33,11 @@ impl Pair {
 impl Scene {
     /// A session that is two seconds old, at gateways that can give it to each other.
     fn settled() -> Self {
-        let mut scene = Self::new();
+        Self::settled_with(setup())
+    }
+
+    fn settled_with(setup: Setup) -> Self {
+        let mut scene = Self::with(setup, 100);
         scene.stays = Some(scene.pair.stay());
         scene.pair.be_able();
         scene.pair.pass(2000);
@@ -175,6 +182,21 @@ fn a_session_that_is_ended_while_its_gateway_gives_it_away_is_over() {
     scene.kick(A, Ended::ByOperator);
     scene.settle();
     assert_eq!((scene.pair.sessions(), scene.agent.held()), ([0, 0], vec![]));
+}
+
+#[test]
+fn a_session_that_is_being_given_away_goes_to_no_other_game_process() {
+    let mut scene = Scene::settled_with(zones());
+    let (zone, Offer { session, number, .. }) = scene.offer();
+    scene.leave();
+    scene.pair.stand(A);
+    scene.agent.hear((B, 0), scene.pair.rig(B));
+    scene.agent.speak((A, 0), scene.pair.rig(A));
+    zone.say(scene.pair.rig(A), |writer| writer.answer(session, number, LinkAnswer::Yes));
+    let over = Heard::OfferOver(session, number, MoveRefusal::Busy);
+    assert_eq!(zone.news(scene.pair.rig(A)), [over]);
+    scene.settle();
+    assert_eq!(scene.pair.sessions(), [0, 1]);
 }
 
 #[test]

@@ -1,12 +1,14 @@
 //! A gateway that has slept asks the agent before it speaks again.
 
+use super::super::games::{Heard, Offer};
 use super::super::rig::home;
 use super::OTHER;
-use super::takeover::{A, B, Scene, incarnation, tenure};
+use super::takeover::{A, B, Scene, incarnation, setup, tenure, zones};
 use crate::counters::Ended;
+use crate::setup::Setup;
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::netcode::packet::PacketKind;
-use ringgate_link::bundle::CloseReason;
+use ringgate_link::bundle::{Answer, CloseReason, MoveRefusal};
 
 impl Scene {
     /// The first gateway takes no turns for so long, while players and game processes send.
@@ -39,7 +41,11 @@ impl Scene {
 }
 
 fn ready() -> Scene {
-    let mut scene = Scene::new();
+    ready_with(setup())
+}
+
+fn ready_with(setup: Setup) -> Scene {
+    let mut scene = Scene::with(setup, 100);
     scene.stays = Some(scene.pair.stay());
     scene.stand();
     scene.pair.pass(500);
@@ -184,6 +190,30 @@ fn a_session_that_is_to_end_and_is_anothers_by_then_ends_there() {
         assert!(sent.contains(&(tenure(2, B), PacketKind::Disconnect)), "{why:?}: {sent:?}");
         assert_eq!(scene.agent.closed.first(), Some(&scene.id));
         assert_eq!(scene.pair.rig(A).counters().sessions_closed[why as usize], 1, "{why:?}");
+    }
+}
+
+#[test]
+fn a_yes_that_has_waited_while_an_owner_slept_moves_nobody() {
+    for is_taken_over in [false, true] {
+        let mut scene = ready_with(zones());
+        let (zone, Offer { session, number, .. }) = scene.offer();
+        scene.sleep(300);
+        zone.push(scene.pair.rig(A), |writer| writer.answer(session, number, Answer::Yes));
+        if is_taken_over {
+            scene.take_over();
+        }
+        scene.pair.rig(A).turn();
+        let over = Heard::OfferOver(session, number, MoveRefusal::Busy);
+        assert_eq!(zone.news(scene.pair.rig(A)), [over]);
+        for _ in 0..60 {
+            for at in [A, B] {
+                scene.hear(at);
+            }
+            scene.pair.pass(10);
+        }
+        let sessions = if is_taken_over { [0, 1] } else { [1, 0] };
+        assert_eq!((scene.pair.sessions(), &scene.agent.closed[..]), (sessions, &[][..]));
     }
 }
 

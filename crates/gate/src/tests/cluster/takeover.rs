@@ -2,7 +2,7 @@
 
 use super::super::clients::{Scribe, forged};
 use super::super::denied::{denied, deny};
-use super::super::games::{Game, Heard};
+use super::super::games::{Game, Heard, Offer};
 use super::super::rig::{Rig, bundle_backend, home, netcode_rules, plain_setup};
 use super::agent::{Agent, arbitrates, standing};
 use super::{OTHER, Pair};
@@ -26,7 +26,9 @@ use ringgate_core::drops::DropReason;
 use ringgate_core::proto::netcode::packet::{Header, PacketKind, Receiver};
 use ringgate_core::proto::netcode::server::SessionSequence;
 use ringgate_core::proto::replay::Window;
-use ringgate_link::bundle::{Answer as LinkAnswer, Frames, Move, ToArbiter, ToGame};
+use ringgate_link::bundle::{
+    Answer as LinkAnswer, Frames, Move, SessionId as LinkSession, ToArbiter, ToGame,
+};
 use std::sync::Arc;
 
 pub(super) const A: usize = 0;
@@ -56,6 +58,19 @@ pub(super) fn setup() -> Setup {
     setup
 }
 
+/// The same with another game process, to which players may be moved.
+pub(super) fn zones() -> Setup {
+    let mut setup = setup();
+    setup.backends.push(bundle_backend("zone", 3));
+    netcode_rules(&mut setup).moves = [0, 1].map(BackendId).to_vec();
+    setup
+}
+
+fn to_zone(session: LinkSession) -> Move<'static> {
+    let (backend, data) = ("zone", &b""[..]);
+    Move { session, backend, ticket: 7, time_ms: 5000, confirms: false, message: None, data }
+}
+
 impl Scene {
     pub(super) fn new() -> Self {
         Self::with(setup(), 100)
@@ -82,6 +97,18 @@ impl Scene {
         self.agent.hear((at, 0), self.pair.rig(at));
         self.pair.rig(at).turn();
         self.agent.hear((at, 0), self.pair.rig(at));
+    }
+
+    /// The first gateway offers the player to the other game process. Returns that, and the offer.
+    pub(super) fn offer(&mut self) -> (Game, Offer) {
+        let zone = Game::join(self.pair.rig(A), "zone");
+        zone.hear(self.pair.rig(A));
+        let Some((_, session)) = self.agent.home(self.id) else { panic!("the first has it") };
+        let lane = &self.agent.lanes[&(A, 0)];
+        lane.game.say(self.pair.rig(A), |writer| writer.move_session(&to_zone(session)));
+        let heard = zone.news(self.pair.rig(A));
+        let [Heard::Offered(offer)] = &heard[..] else { panic!("{heard:?}") };
+        (zone, offer.clone())
     }
 
     /// The first gateway gives the other what it may have to go on with.
@@ -943,11 +970,7 @@ fn told(rig: &mut Rig, game: &Game) -> (Vec<SessionId>, usize, Vec<u64>) {
 
 #[test]
 fn a_player_who_is_moved_is_another_session_to_the_cluster() {
-    let mut setup = setup();
-    setup.cluster = Some("fra".into());
-    setup.backends.push(bundle_backend("zone", 3));
-    netcode_rules(&mut setup).moves = [0, 1].map(BackendId).to_vec();
-    let mut rig = Rig::new(setup);
+    let mut rig = Rig::new(Setup { cluster: Some("fra".into()), ..zones() });
     let own = |rig: &Rig| {
         let standbys = rig.host.gate().claims().standbys().expect("a cluster");
         (0..PARTS).flat_map(|part| standbys.own_part(part)).collect::<Vec<_>>()
@@ -966,10 +989,7 @@ fn a_player_who_is_moved_is_another_session_to_the_cluster() {
     assert_eq!((before.len(), openings, numbers), (1, 1, vec![5]));
     assert_eq!(own(&rig), before);
 
-    let (backend, data) = ("zone", &b""[..]);
-    let asked =
-        Move { session, backend, ticket: 7, time_ms: 500, confirms: false, message: None, data };
-    games[0].say(&mut rig, |writer| writer.move_session(&asked));
+    games[0].say(&mut rig, |writer| writer.move_session(&to_zone(session)));
     let heard = games[1].news(&mut rig);
     let [Heard::Offered(offer)] = &heard[..] else { panic!("{heard:?}") };
     let (session, number) = (offer.session, offer.number);
