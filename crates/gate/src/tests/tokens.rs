@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::clients::{Player, Scribe};
 use super::games::{Game, Heard};
 use super::rig::{
-    Fleet, Rig, bundle_backend, claims_for, home, listener, netcode_rules, plain_setup,
+    Fleet, Rig, bundle_backend, claims_for, home, listener, netcode_rules, plain_setup, udp_backend,
 };
 use crate::counters::Ended;
 use crate::ids::{BackendId, ListenerId};
@@ -280,29 +280,29 @@ fn tagged(rig: &mut Rig, client_id: u64, number: u64) -> (ConnectToken, Option<J
 
 #[test]
 fn a_fleet_is_told_of_a_token_once_it_can_open_no_other_session() {
-    let setup = plain_setup();
-    let claims = claims_for(&setup, setup.claim_limits());
-    let mut rig = Rig::with_claims(setup, Arc::clone(&claims));
-    let _game = Game::join(&mut rig, "arena");
-    assert!(claims.take_joins().is_empty());
-    let (token, join) = tagged(&mut rig, 1, 5);
-    let scribe = Scribe::new(&token);
-    let open = |rig: &mut Rig| {
+    for backend in [bundle_backend("arena", 4), udp_backend("arena", "127.0.0.1:7777", 4)] {
+        let mut setup = plain_setup();
+        setup.backends[BackendId(0)] = backend;
+        let claims = claims_for(&setup, setup.claim_limits());
+        let mut rig = Rig::with_claims(setup, Arc::clone(&claims));
+        let _game = Game::join(&mut rig, "arena");
+        assert!(claims.take_joins().is_empty());
+        let (token, join) = tagged(&mut rig, 1, 5);
+        let scribe = Scribe::new(&token);
         rig.deliver(home(1), &scribe.request());
-        let challenge = scribe.challenge(rig, home(1));
+        let challenge = scribe.challenge(&mut rig, home(1));
         rig.deliver(home(1), &scribe.packet(PacketKind::Response, 1, &challenge));
-    };
-    open(&mut rig);
-    assert_eq!((rig.sessions(), claims.take_joins()), (1, Vec::new()), "it may come again");
-    rig.deliver(home(1), &scribe.payload(2, b"here"));
-    assert_eq!(claims.take_joins(), [(BackendId(0), join.expect("it is tagged"))]);
-    rig.deliver(home(1), &scribe.payload(3, b"still"));
-    assert!(claims.take_joins().is_empty(), "once");
-    let untagged = rig.token(2);
-    let mut player = Player::new(&rig, home(2), &untagged);
-    player.connect(&mut rig);
-    player.send(&mut rig, b"here");
-    assert!(claims.take_joins().is_empty());
+        assert_eq!((rig.sessions(), claims.take_joins()), (1, Vec::new()), "it may come again");
+        rig.deliver(home(1), &scribe.payload(2, b"here"));
+        assert_eq!(claims.take_joins(), [(BackendId(0), join.expect("it is tagged"))]);
+        rig.deliver(home(1), &scribe.payload(3, b"still"));
+        assert!(claims.take_joins().is_empty(), "once");
+        let untagged = rig.token(2);
+        let mut player = Player::new(&rig, home(2), &untagged);
+        player.connect(&mut rig);
+        player.send(&mut rig, b"here");
+        assert!(claims.take_joins().is_empty());
+    }
 }
 
 #[test]

@@ -402,7 +402,8 @@ impl NetcodeFront {
         };
         self.forget_pending(turn, pending);
         self.pending.at_mut(pending).session = Some(index);
-        if let LinkKind::Bundle { .. } = turn.common.setup.backends[claim.backend].link {
+        let link = &turn.common.setup.backends[claim.backend].link;
+        if matches!(link, LinkKind::Bundle { .. }) || turn.common.claims.tells_joins() {
             self.user_data.keep(index, &challenge.user_data);
         }
         let token = self.pending.at(pending).token_mac;

@@ -1,5 +1,6 @@
 //! What tokens carried for game processes on bundle links, for as long as their sessions last: a
-//! process that comes back is told again.
+//! process that comes back is told again. On udp links it is kept where a fleet is to be told of
+//! the token.
 //!
 //! Apart from the sessions, because only openings look at it. Zeros at the end are left out, since
 //! most user data is a name and a few words.
