@@ -576,10 +576,11 @@ impl Claims {
         source: &Endpoint,
         limits: &Limits,
     ) -> Result<(), DropReason> {
-        if gone.backend != backend && !self.has_free_slot(backend) {
+        let mut inner = self.lock();
+        let given = u32::from(gone.backend == backend);
+        if inner.slots.get(backend).is_none_or(|slots| slots.count >= slots.max + given) {
             return Err(DropReason::ResponseBackendFull);
         }
-        let mut inner = self.lock();
         inner.leave_source(gone.listener, &gone.source);
         let allowed = inner.check_source(gone.listener, source, limits);
         inner.enter_source(gone.listener, &gone.source);
@@ -749,14 +750,15 @@ impl Slots {
         Self { taken: vec![0; max.div_ceil(64) as usize], first_open: 0, count: 0, max }
     }
 
+    /// The lowest free slot. There is none where players beyond a smaller number are as many.
     fn take(&mut self) -> Option<Slot> {
+        if self.count >= self.max {
+            return None;
+        }
         let words = self.taken.iter().enumerate().skip(self.first_open);
         let (word, bits) = words.into_iter().find(|(_, bits)| **bits != u64::MAX)?;
         let slot = word as u32 * 64 + bits.trailing_ones();
         self.first_open = word;
-        if slot >= self.max {
-            return None;
-        }
         self.taken[word] |= 1 << (slot % 64);
         self.count += 1;
         Some(Slot(slot))
@@ -964,5 +966,22 @@ mod tests {
         claims.resize_backends(&[71, 5]);
         assert_eq!(connect(&claims, 0, 99, 0).map(|claim| claim.slot), Ok(Slot(70)));
         assert!(connect(&claims, 0, 98, 1).is_ok(), "a backend that a reload has added");
+    }
+
+    #[test]
+    fn players_beyond_a_smaller_number_of_slots_count() {
+        let (claims, backend, full) =
+            (claims(1, &[10]), BackendId(0), DropReason::ResponseBackendFull);
+        let all: Vec<_> = (0..10).map(|id| connect(&claims, 0, id, 0).expect("a slot")).collect();
+        let instead_of =
+            |gone| claims.has_room_instead_of(gone, backend, &source(1), &Limits::NONE);
+        claims.resize_backends(&[5]);
+        assert_eq!(instead_of(&all[9]), Err(full));
+        all[..5].iter().for_each(|claim| claims.leave(claim));
+        assert_eq!(connect(&claims, 0, 99, 0), Err(full));
+        assert_eq!(claims.reserve(backend), Err(MoveRefusal::Full));
+        assert_eq!(instead_of(&all[9]), Ok(()));
+        claims.leave(&all[9]);
+        assert_eq!(connect(&claims, 0, 99, 0).map(|claim| claim.slot), Ok(Slot(0)));
     }
 }
