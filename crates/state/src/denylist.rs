@@ -264,19 +264,32 @@ impl DenyList {
         list
     }
 
-    /// This list and another one: who is denied by a rule of either is denied.
+    /// This list and another one: who is denied by either is denied. So an exception of one is left
+    /// out where the other denies.
     #[must_use]
     pub fn with(&self, other: &Self) -> Self {
-        let mut list = self.clone();
-        for (prefix, rule) in &other.prefixes {
-            let known = list.prefixes.entry(*prefix).or_insert(*rule);
-            *known = known.stricter(rule);
-        }
-        for (id, until) in &other.clients {
-            let known = list.clients.entry(*id).or_insert(*until);
-            *known = later(*known, *until);
+        let mut list = Self::default();
+        for (one, another) in [(self, other), (other, self)] {
+            let counts = |it: &(&Prefix, &Rule)| it.1.is_denied || !another.denies_around(*it.0);
+            for (prefix, rule) in one.prefixes.iter().filter(counts) {
+                let known = list.prefixes.entry(*prefix).or_insert(*rule);
+                if rule.is_denied {
+                    known.until = later(known.until, rule.until);
+                }
+            }
+            for (id, until) in &one.clients {
+                let known = list.clients.entry(*id).or_insert(*until);
+                *known = later(*known, *until);
+            }
         }
         list
+    }
+
+    /// Whether a prefix is denied, as far as no rule about a longer one says otherwise.
+    fn denies_around(&self, prefix: Prefix) -> bool {
+        let own = self.prefixes.get(&prefix).copied();
+        let decides = own.or_else(|| self.around(prefix).next().map(|(_, rule)| rule));
+        decides.is_some_and(|rule| rule.is_denied)
     }
 
     /// Rules about shorter prefixes around one, the longest first.
@@ -307,17 +320,6 @@ impl DenyList {
                 around.push((*prefix, is_within || rule.is_denied));
                 is_within || rule.is_denied
             });
-        }
-    }
-}
-
-impl Rule {
-    /// What holds where both are said of the same.
-    fn stricter(&self, other: &Self) -> Self {
-        match (self.is_denied, other.is_denied) {
-            (true, true) => Self { is_denied: true, until: later(self.until, other.until) },
-            (false, true) => *other,
-            _ => *self,
         }
     }
 }

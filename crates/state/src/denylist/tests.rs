@@ -311,4 +311,20 @@ proptest! {
             prop_assert_eq!(decides.is_some_and(|(_, rule)| rule.is_denied), naive.denies(ip));
         }
     }
+    #[test]
+    fn who_is_denied_by_one_of_two_lists_is_denied_by_both_together(
+        rules in prop::collection::vec((any::<bool>(), any_prefix(), any::<bool>()), 0..60),
+    ) {
+        let [one, other] = [false, true].map(|which| {
+            let its = rules.iter().filter(|(.., it)| *it == which);
+            let rule = |is_denied| Rule { is_denied, until: None };
+            DenyList::of_rules(its.map(|it| (Whom::Prefix(it.1), rule(it.0))))
+        });
+        let both = one.with(&other);
+        prop_assert_eq!(&both, &other.with(&one));
+        let [one, other, both] = [one, other, both].map(|list| list.to_denied());
+        for ip in asked() {
+            prop_assert_eq!(holds(&both, ip), holds(&one, ip) || holds(&other, ip), "{}", ip);
+        }
+    }
 }
