@@ -182,7 +182,8 @@ impl Probed {
         [*answered_ns, *due_ns, *returned_ns].write(out);
     }
 
-    /// Goes on with what another process has found out.
+    /// Goes on with what another process has found out. Where that has asked in ways that this one
+    /// does not have, the server is asked anew.
     pub(crate) fn take_over(&mut self, from: &mut Reader<'_>) -> Result<(), Broken> {
         let [way, ways_tried] = Carry::read(from)?;
         self.identity = Carry::read(from)?;
@@ -190,10 +191,11 @@ impl Probed {
         for ns in [&mut self.answered_ns, &mut self.due_ns, &mut self.returned_ns] {
             *ns = time::read(from)?;
         }
-        if way >= self.ways.len() || !(1..=self.ways.len()).contains(&ways_tried) {
-            return Err(Broken::Invalid("way to ask"));
+        if way < self.ways.len() && (1..=self.ways.len()).contains(&ways_tried) {
+            (self.way, self.ways_tried) = (way, ways_tried);
+        } else {
+            (self.is_answering, self.due_ns) = (false, 0);
         }
-        (self.way, self.ways_tried) = (way, ways_tried);
         Ok(())
     }
 }

@@ -3,6 +3,7 @@
 
 use std::ops::RangeInclusive;
 
+use super::super::handover::mapping::hand_over_to;
 use super::super::rig::home;
 use super::rig::{Arena, BASE, Player, rules_mut, unreal_setup};
 use crate::counters::Ended;
@@ -111,6 +112,32 @@ fn a_server_that_comes_late_is_learned_in_the_best_way_that_it_speaks() {
             let mut player = connected(&mut arena, laid_out(Layout::EarlyShort), version, base);
             assert!(player.plays(&mut arena), "version {version} after {silence_ms} ms");
         }
+    }
+}
+
+#[test]
+fn a_server_is_asked_anew_by_a_process_that_has_fewer_ways_to_ask() {
+    let asking = |learns_base| {
+        let mut setup = learning(1, Layout::Versioned, 3..=4);
+        rules_mut(&mut setup).learns_base = learns_base;
+        setup
+    };
+    // One that says nothing is asked in one way and in two, by turns.
+    for (layout, silence_ms) in [
+        (Layout::VersionedShort, None),
+        (Layout::Versioned, Some(1100)),
+        (Layout::Versioned, Some(1600)),
+        (Layout::Versioned, Some(2100)),
+    ] {
+        let server = (laid_out(layout), speaking(3, 3));
+        let mut arena = Arena::speaking(asking(true), 1, &[server]);
+        arena.servers[0].is_deaf = silence_ms.is_some();
+        arena.pass(silence_ms.unwrap_or(3000));
+        assert_eq!(hand_over_to(arena.rig(), asking(false)), 0);
+        arena.servers[0].is_deaf = false;
+        arena.pass(3000);
+        let is_up = arena.rig().host.gate().backends_up().any(|up| up);
+        assert_eq!(is_up, layout == Layout::Versioned, "{silence_ms:?}");
     }
 }
 
