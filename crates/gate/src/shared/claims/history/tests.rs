@@ -85,6 +85,17 @@ fn every_token_is_remembered_exactly_until_it_expires() {
 }
 
 #[test]
+fn tokens_of_half_a_day_are_forgotten_as_fast_as_they_come() {
+    let life_s = 12 * 3600;
+    let mut history = History::new(life_s as usize + 60);
+    for n in 1..=life_s * 3 / 2 {
+        let now_s = u64::from(n);
+        let used = history.use_token(&mac(n), 1, now_s + u64::from(life_s), together(now_s));
+        assert_eq!(used, FRESH, "after {n} s");
+    }
+}
+
+#[test]
 fn a_jump_of_both_clocks_clears_away_little_at_a_time() {
     let mut history = History::new(1000);
     for n in 0..900 {
