@@ -45,17 +45,18 @@ impl Departed {
     /// Notes that the session of an address is over, which had taken in everything up to
     /// `sequence`.
     pub(crate) fn leave(&mut self, hash: u32, sequence: u64, now_ns: u64) {
-        self.note(hash, ms(now_ns), sequence);
+        let left_ms = ms(now_ns);
+        self.note(Departure { hash, left_ms, sequence }, left_ms);
         self.latest_ns = Some(now_ns);
     }
 
-    fn note(&mut self, hash: u32, now_ms: u32, sequence: u64) {
-        let at = self.set_of(hash);
+    fn note(&mut self, departure: Departure, now_ms: u32) {
+        let at = self.set_of(departure.hash);
         let set = &mut self.sets[at].0;
-        let known = set.iter().position(|entry| entry.hash == hash);
+        let known = set.iter().position(|entry| entry.hash == departure.hash);
         let oldest = || (0..set.len()).max_by_key(|at| now_ms.wrapping_sub(set[*at].left_ms));
         let at = known.or_else(oldest).unwrap_or(0);
-        set[at] = Departure { hash, left_ms: now_ms, sequence };
+        set[at] = departure;
     }
 
     /// Whether anything is remembered. A flood of junk at a gateway that no player leaves touches
@@ -95,9 +96,8 @@ impl Departed {
         self.latest_ns = maybe_time::read(from)?;
         // The last of a set is written over first.
         let left = Vec::<Departure>::read(from)?;
-        for Departure { hash, left_ms, sequence } in left.into_iter().rev() {
-            self.note(hash, left_ms, sequence);
-        }
+        let latest_ms = ms(self.latest_ns.unwrap_or(0));
+        left.into_iter().rev().for_each(|departure| self.note(departure, latest_ms));
         Ok(())
     }
 
@@ -129,6 +129,7 @@ const _: () = assert!(size_of::<Set>() == 64);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ringgate_core::carry::Maps;
 
     const S: u64 = 1_000_000_000;
 
@@ -164,6 +165,21 @@ mod tests {
         }
         let known = hashes.map(|hash| departed.has_left(hash, 3, 2 * S));
         assert_eq!(known, [false, true, true, true, true]);
+    }
+
+    #[test]
+    fn the_next_process_remembers_the_same() {
+        let mut departed = Departed::new(100);
+        let hashes: [u32; 6] = std::array::from_fn(|n| 7 + ((n as u32) << 20));
+        for (n, hash) in (0..).zip(hashes) {
+            departed.leave(hash, 3, S + n * 1_000_000);
+        }
+        let (mut bytes, maps) = ([0; 200], Maps::default());
+        departed.hand_over(&mut Writer::new(&mut bytes));
+        let mut next = Departed::new(100);
+        next.take_over(&mut Reader::new(&bytes, &maps)).expect("it was written");
+        let known = hashes.map(|hash| next.has_left(hash, 3, 2 * S));
+        assert_eq!(known, [false, false, true, true, true, true]);
     }
 
     #[test]
