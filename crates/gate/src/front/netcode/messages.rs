@@ -256,8 +256,8 @@ impl NetcodeFront {
             // The player drops payloads until it knows that it is connected.
             return self.wait_unconfirmed(turn, index);
         }
+        self.take_held(turn, index);
         let Some(mut connection) = self.connections.take(index) else { return };
-        self.take_held(turn, index, &mut connection);
         self.transmit(turn, index, &mut connection.end);
         self.tell_news(turn, index, &mut connection);
         let (fault, due_ns) = (connection.end.fault(), connection.end.poll_timeout());
@@ -288,34 +288,34 @@ impl NetcodeFront {
 
     /// Takes packets of a player that have waited long enough for others before them, if the game
     /// process has room for what they say.
-    fn take_held(
-        &mut self,
-        turn: &mut Turn<'_>,
-        index: Entry<Session>,
-        connection: &mut Connection,
-    ) {
-        let (now_ns, is_lingering) = (turn.now.mono_ns, connection.linger.is_some());
-        let end = &mut connection.end;
-        if !end.has_held(now_ns) {
-            return;
-        }
-        let Ok(link) = self.way_for_messages(turn, index, is_lingering) else {
-            return end.hold_longer(now_ns);
+    fn take_held(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
+        let now_ns = turn.now.mono_ns;
+        let held = self.connections.get(index).filter(|it| it.end.has_held(now_ns));
+        let Some(is_lingering) = held.map(|it| it.linger.is_some()) else { return };
+        // The session may be announced here, as one that has a connection.
+        let way = self.way_for_messages(turn, index, is_lingering);
+        let Some(mut connection) = self.connections.take(index) else { return };
+        let Ok(link) = way else {
+            connection.end.hold_longer(now_ns);
+            return self.connections.put_back(index, connection);
         };
         let (session, backend) = (self.sessions.id(index), self.sessions.at(index).backend);
         let listener = self.sessions.address(index).listener;
         // A fault is the end's from now on, and is seen there.
-        let _ = end.handle_held(now_ns, |channel, message| {
+        let _ = connection.end.handle_held(now_ns, |channel, message| {
             turn.common.listeners[listener].delivery.messages_in += 1;
             turn.hand_message((backend, link), session, channel, message);
         });
+        self.connections.put_back(index, connection);
     }
 
     /// A session is over: what it has not reported yet did not arrive, as far as is known.
     pub(crate) fn close_connection(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
-        if let Some(mut connection) = self.connections.take(index) {
+        if let Some(connection) = self.connections.get_mut(index) {
             connection.end.wait_no_more();
-            self.take_held(turn, index, &mut connection);
+            self.take_held(turn, index);
+        }
+        if let Some(mut connection) = self.connections.take(index) {
             let lingered = Lingered::of(&connection);
             connection.end.close();
             self.tell_news(turn, index, &mut connection);

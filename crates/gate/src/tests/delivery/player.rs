@@ -62,7 +62,7 @@ impl Player {
     }
 
     /// The next one that is due, sealed.
-    pub(super) fn next_packet(&mut self, now_ns: u64) -> Option<Vec<u8>> {
+    pub(in crate::tests) fn next_packet(&mut self, now_ns: u64) -> Option<Vec<u8>> {
         let mut packet = [0; 1200];
         let len = self.end.poll_transmit(now_ns, &mut packet)?;
         Some(self.raw.library.payload(now_ns, &packet[..len]))

@@ -119,6 +119,35 @@ fn what_a_process_has_begun_to_say_at_the_cut_is_not_said() {
     assert!(player.messages.is_empty());
 }
 
+/// What has waited for a packet that may be late is what the process is told of first.
+#[test]
+fn a_process_that_comes_back_is_told_that_its_player_gets_messages() {
+    let (mut rig, [lobby, arena], mut player, session) = delivering_zones();
+    // In the next 20 ms the session is not due, which would tell of it, too.
+    player.live(&mut rig, 50);
+    let [one, two, three, four] = [b"1", b"2", b"3", b"4"].map(|message| {
+        player.end.send(Channel::Reliable(0), message, None).expect("there is room");
+        player.next_packet(rig.now.mono_ns).expect("it is due")
+    });
+    for datagram in [two, one, four] {
+        rig.push(home(1), &datagram);
+    }
+    rig.turn();
+    let asked = Move { confirms: true, ..wanted(session) };
+    let games = [lobby, arena];
+    let offer = offered(&mut rig, &games, &asked);
+    let [lobby, arena] = games;
+    say_yes(&mut rig, &arena, &offer);
+    arena.crash(&mut rig);
+    lobby.say(&mut rig, |writer| writer.confirm(session));
+    let arena = Game::join(&mut rig, "arena");
+    rig.jump(20);
+    rig.turn();
+    rig.deliver(home(1), &three);
+    let guests = arena.guests(&mut rig);
+    assert!(matches!(&guests[..], [guest] if guest.delivers), "{guests:?}");
+}
+
 #[test]
 fn a_full_link_hears_of_the_move_behind_what_waits_there() {
     let (mut rig, games, mut player, session) = delivering_zones();
