@@ -29,9 +29,9 @@ impl Prefix {
         self.len >= MAPPED_LEN && self.bits >> 32 == MAPPED
     }
 
-    /// Whether an address begins with it.
+    /// Whether an address begins with it. IPv4 addresses are no part of IPv6.
     pub fn holds(&self, ip: &[u8; 16]) -> bool {
-        u128::from_be_bytes(*ip) & mask(self.len) == self.bits
+        self.covers(&Self { bits: u128::from_be_bytes(*ip), len: 128 })
     }
 
     /// Whether all addresses of another one begin with it. IPv4 addresses are no part of IPv6.
@@ -125,7 +125,8 @@ mod tests {
         assert!(!prefix("::/0").covers(&prefix("10.0.0.0/8")));
         assert!(prefix("::/0").covers(&prefix("2001:db8::/32")));
         assert!(prefix("10.0.0.0/8").holds(&Ipv4Addr::new(10, 9, 9, 9).to_ipv6_mapped().octets()));
-        assert!(!prefix("2001:db8::/32").holds(&[0; 16]));
+        assert!(!prefix("2001:db8::/32").holds(&[0; 16]) && prefix("::/0").holds(&[0; 16]));
+        assert!(!prefix("::/0").holds(&Ipv4Addr::new(10, 9, 9, 9).to_ipv6_mapped().octets()));
     }
 
     #[test]
