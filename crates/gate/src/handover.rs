@@ -44,6 +44,3 @@ pub use record::{Refused, Sink};
 pub use ringgate_core::carry::Maps;
 pub use shared::{SharedExport, SharedImport};
 pub use sockets::SocketUse;
-
-/// Whether everything that a session needs is carried. While it is not, nobody is handed over.
-pub const IS_WHOLE: bool = true;
