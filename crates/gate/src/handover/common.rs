@@ -143,24 +143,14 @@ pub(crate) fn take_common(
             Some(standbys) => standbys.take_orphan(from),
             None => Err(Broken::Foreign),
         },
-        Kind::LinkArbitrates => {
+        Kind::LinkArbitrates | Kind::LinkArbitratesPlain | Kind::LinkArbitratesDelivery => {
             let at = LinkId::read(from)?;
             if let Some(Some(link)) = common.links.all.get_mut(at) {
-                link.arbitrates = true;
-            }
-            Ok(())
-        }
-        Kind::LinkArbitratesPlain => {
-            let at = LinkId::read(from)?;
-            if let Some(Some(link)) = common.links.all.get_mut(at) {
-                link.arbitrates_plain = true;
-            }
-            Ok(())
-        }
-        Kind::LinkArbitratesDelivery => {
-            let at = LinkId::read(from)?;
-            if let Some(Some(link)) = common.links.all.get_mut(at) {
-                link.arbitrates_delivery = true;
+                match kind {
+                    Kind::LinkArbitrates => link.arbitrates = true,
+                    Kind::LinkArbitratesPlain => link.arbitrates_plain = true,
+                    _ => link.arbitrates_delivery = true,
+                }
             }
             Ok(())
         }
