@@ -50,8 +50,8 @@ impl Shared {
 
     /// For how many milliseconds it waits for its end, if it does.
     pub(super) fn drain_left_ms(&self) -> Option<u64> {
-        let until_ns = self.drain().until_ns?;
-        Some(until_ns.saturating_sub(self.agent.clock().now_ns()) / NS_PER_MS)
+        let left_ns = self.drain().until_ns?.saturating_sub(self.agent.clock().now_ns());
+        Some(Duration::from_nanos(left_ns).as_millis() as u64)
     }
 
     /// Whether it has waited for its end, and nobody plays any more, or the time is over. Nobody
