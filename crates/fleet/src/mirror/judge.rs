@@ -261,7 +261,6 @@ impl Recent {
     /// One was taken away, and can be put back.
     pub(super) fn remember(&mut self, at_ms: u64, class: Class, revision: i64, it: (Bytes, Entry)) {
         let (key, entry) = it;
-        self.forget_before(at_ms.saturating_sub(WINDOW_MS));
         self.gone.push_back(Gone { at_ms, class, key, entry, revision });
     }
 
@@ -300,7 +299,9 @@ impl Recent {
         taken
     }
 
-    fn forget_before(&mut self, ms: u64) {
+    /// What is longer ago is believed, whatever comes and goes from now on.
+    pub(super) fn forget_old(&mut self, now_ms: u64) {
+        let ms = now_ms.saturating_sub(WINDOW_MS);
         while self.gone.front().is_some_and(|gone| gone.at_ms < ms) {
             self.gone.pop_front();
         }

@@ -15,6 +15,7 @@ impl Machine {
     pub(super) fn apply(&mut self, now_ms: u64) {
         let floor = self.truth.revision;
         self.fragment_bytes = 0;
+        self.recent.forget_old(now_ms);
         let mut others_went = BTreeSet::new();
         for event in std::mem::take(&mut self.fragments) {
             let revision = event.kv.mod_revision;

@@ -66,6 +66,24 @@ fn backends_that_said_that_they_drain_may_go() {
 }
 
 #[test]
+fn what_has_died_long_ago_is_not_missed_when_others_take_their_leave() {
+    let mut pair = Pair::new(hosts(20, 1));
+    (1..=9).for_each(|lease| pair.store.revoke(lease));
+    pair.settle();
+    pair.assert_same();
+    pair.wait(60_000);
+    for lease in 10..=19 {
+        let backend = backend_of(lease, 0);
+        let value = of_host(&format!("h{lease}"), "draining");
+        pair.store.put_under(lease, backend.as_bytes(), &value);
+        pair.store.delete(backend.as_bytes());
+        pair.settle();
+        pair.assert_same();
+    }
+    assert_eq!(pair.machine.truth().entries.len(), 1);
+}
+
+#[test]
 fn what_one_process_announces_and_takes_away_is_news() {
     let mut store = Store::new(7);
     for (lease, host) in [(1, "h1"), (2, "h2")] {
