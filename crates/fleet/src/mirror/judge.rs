@@ -221,8 +221,8 @@ pub(super) fn is_same(stands: &Doubt, new: &Doubt) -> bool {
 #[derive(Debug, Default)]
 pub(super) struct Recent {
     gone: VecDeque<Gone>,
-    /// When keys came, by kind.
-    came: VecDeque<(u64, Class)>,
+    /// When keys of each kind came.
+    came: [VecDeque<u64>; Class::ALL.len()],
     /// How many are there, without those that are held.
     now: [usize; Class::ALL.len()],
 }
@@ -249,7 +249,7 @@ impl Recent {
         if let Some(index) = self.gone.iter().position(|gone| gone.key == key) {
             self.gone.remove(index);
         } else if class.is_missed() {
-            self.came.push_back((now_ms, class));
+            self.came[class as usize].push_back(now_ms);
         }
     }
 
@@ -272,18 +272,17 @@ impl Recent {
     /// What of a kind has gone.
     pub(super) fn missing(&self, class: Class) -> Missing<'_> {
         let gone = self.gone.iter().filter(|gone| gone.class == class);
-        let came = self.came.iter().filter(|came| came.1 == class).count();
         Missing {
             class,
             gone: gone.map(|it| (&it.key, &it.entry)).collect(),
-            came,
+            came: self.came[class as usize].len(),
             left: self.left(class),
         }
     }
 
     /// Hands out what of a kind has gone, to be put back.
     pub(super) fn take(&mut self, class: Class) -> Vec<Gone> {
-        self.came.retain(|came| came.1 != class);
+        self.came[class as usize].clear();
         self.take_those(|gone| gone.class == class)
     }
 
@@ -305,8 +304,10 @@ impl Recent {
         while self.gone.front().is_some_and(|gone| gone.at_ms < ms) {
             self.gone.pop_front();
         }
-        while self.came.front().is_some_and(|came| came.0 < ms) {
-            self.came.pop_front();
+        for came in &mut self.came {
+            while came.front().is_some_and(|at_ms| *at_ms < ms) {
+                came.pop_front();
+            }
         }
     }
 }
