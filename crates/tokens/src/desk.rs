@@ -58,6 +58,8 @@ pub struct Desk {
     leased_until_ms: u64,
     /// That is asked for, and not answered yet: nobody knows what is free.
     awaits_lease: bool,
+    /// A backend about whose slots etcd has taken no decision, and none about any since.
+    undecided: Option<(Name, u64)>,
     company: Company,
 }
 
@@ -149,6 +151,7 @@ impl Desk {
             is_current: false,
             leased_until_ms: 0,
             awaits_lease: true,
+            undecided: None,
             company: Company::default(),
         }
     }
@@ -360,6 +363,21 @@ impl Desk {
         self.awaits_lease = false;
     }
 
+    /// etcd has taken no decision about this backend's slots.
+    pub fn miss_decision(&mut self, backend: &Name, now: Now) {
+        self.undecided.get_or_insert_with(|| (backend.clone(), now.ms));
+    }
+
+    /// etcd takes decisions.
+    pub fn note_decision(&mut self) {
+        self.undecided = None;
+    }
+
+    /// Where it is to be tried whether etcd takes decisions again.
+    pub fn undecided(&self) -> Option<Name> {
+        self.undecided.as_ref().map(|(backend, _)| backend.clone())
+    }
+
     /// What this service is called.
     pub const fn service(&self) -> &Name {
         &self.service
@@ -385,9 +403,12 @@ impl Desk {
         &self.rules
     }
 
-    /// Whether blocks cannot be leased or relied on.
-    pub const fn is_away(&self, now: Now) -> bool {
-        !self.is_current || now.ms >= self.leased_until_ms
+    /// Whether blocks cannot be leased or relied on: an etcd that answers and takes no writes is
+    /// away, too.
+    pub fn is_away(&self, now: Now) -> bool {
+        let is_long = |since_ms: u64| now.ms >= since_ms.saturating_add(UNDECIDED_MS);
+        let is_undecided = self.undecided.as_ref().is_some_and(|it| is_long(it.1));
+        !self.is_current || now.ms >= self.leased_until_ms || is_undecided
     }
 
     /// Whether the fleet is known, and whether slots can be leased. While etcd is there, a service
@@ -625,6 +646,9 @@ pub(crate) const LEASE_MARGIN_S: i64 = 25;
 
 /// A service that lives hears of another one sooner, or its registration has ended.
 const KNOWN_WITHIN_MS: u64 = 10_000;
+
+/// How long etcd may take no decision: as long as members elect a leader, and some.
+const UNDECIDED_MS: u64 = 5_000;
 
 /// How long a backend without free slots is left alone.
 const DRY_MS: u64 = 500;

@@ -437,8 +437,13 @@ pub(crate) async fn tidy(shared: Arc<Shared>, client: Client) {
         if !has_taken_over {
             has_taken_over = matches!(take_over(&shared, &client, &before).await, Ok(true));
         }
-        let idle = shared.desk().book_mut().idle(now, IDLE_MS, TIDY_MAX);
-        give_up(&shared, &client, idle).await;
+        // While etcd takes no decision, one is tried and none is lost.
+        let undecided = shared.desk().undecided();
+        let next = match undecided {
+            Some(backend) => vec![(backend, 1)],
+            None => shared.desk().book_mut().idle(now, IDLE_MS, TIDY_MAX),
+        };
+        give_up(&shared, &client, next).await;
     }
 }
 
@@ -486,7 +491,11 @@ async fn give_up(shared: &Shared, client: &Client, blocks: Vec<(Name, u32)>) {
 pub(crate) async fn decide(shared: &Shared, client: &Client, backend: &Name, wanted: u32) {
     let _mark = Mark { shared, backend };
     for _ in 0..ATTEMPTS {
-        match attempt(shared, client, backend, wanted).await {
+        let attempted = attempt(shared, client, backend, wanted).await;
+        if attempted.is_ok() {
+            shared.desk().note_decision();
+        }
+        match attempted {
             Ok(true) => {
                 add(&shared.counters.decisions, 1);
                 break;
@@ -495,8 +504,10 @@ pub(crate) async fn decide(shared: &Shared, client: &Client, backend: &Name, wan
             Err(why) => {
                 add(&shared.counters.decisions_failed, 1);
                 tracing::debug!("no decision about the slots of {backend}: {why}");
-                if why.is_lease_gone() {
-                    lose_lease(shared);
+                match why {
+                    why if why.is_lease_gone() => lose_lease(shared),
+                    Error::Config(_) => {}
+                    _ => shared.desk().miss_decision(backend, shared.now()),
                 }
                 break;
             }

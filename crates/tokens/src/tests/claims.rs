@@ -340,3 +340,28 @@ fn while_etcd_is_away_each_service_goes_by_what_it_knows_or_refuses() {
         assert_eq!((there, store.promises()), (Ok(name("b0")), 2));
     }
 }
+
+#[test]
+fn an_etcd_that_answers_and_takes_no_decisions_counts_as_away() {
+    for serves_away in [true, false] {
+        let mut store = fleet(1, 2);
+        let rules = Rules { serves_away, ..RULES };
+        let mut one = Office::with_rules("t1", 1, rules, &mut store);
+        one.fate = Fate::Late;
+        one.desk.miss_decision(&name("b0"), NOW);
+        let full = Err(Refusal::NoSlot);
+        assert_eq!(ask(&mut one, &mut store, (&anywhere(), 7), NOW), full, "it may be a moment");
+        one.desk.miss_decision(&name("b0"), later(4));
+        let served = |one: &mut Office, store: &mut Store, client| {
+            ask(one, store, (&anywhere(), client), later(5))
+        };
+        let told = [7, 8, 9].map(|client| served(&mut one, &mut store, client));
+        let known = [Ok(name("b0")), Ok(name("b0")), full];
+        let refused = [Err(Refusal::EtcdAway), Err(Refusal::EtcdAway), Err(Refusal::EtcdAway)];
+        assert_eq!(told, if serves_away { known } else { refused });
+        assert_eq!(one.desk.readiness(later(5)).is_ok(), serves_away);
+        assert_eq!(one.desk.undecided(), Some(name("b0")), "there it is tried again");
+        one.desk.note_decision();
+        assert!(!one.desk.is_away(later(5)));
+    }
+}

@@ -49,7 +49,11 @@ pub(crate) struct Fleet {
 impl Fleet {
     /// Gateways on hosts of their own, each with so many backends of so many slots.
     pub(crate) async fn start(gateways: u32, backends: u32, slots: u32) -> Self {
-        let etcd = Etcd::start().await;
+        Self::on(Etcd::start().await, gateways, backends, slots).await
+    }
+
+    /// The same in this one.
+    pub(crate) async fn on(etcd: Etcd, gateways: u32, backends: u32, slots: u32) -> Self {
         let fleet = Self { client: etcd.client(), etcd };
         fleet.put_key(1).await;
         for at in 0..gateways {

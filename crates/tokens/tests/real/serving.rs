@@ -7,12 +7,14 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use ringgate_core::netcode;
+use ringgate_fleet::etcd::kv::Range;
+use ringgate_fleet::etcd::txn::Put;
 use ringgate_tokens::service::Options;
 use tokio::task::JoinSet;
 
 use crate::http::{ask, post};
 use crate::office::{Fleet, Office, PROTOCOL_ID, listener_key, token_of};
-use crate::rig::{is_installed, until};
+use crate::rig::{Etcd, is_installed, until};
 
 /// Asks for so many tokens at once, in turn at each of these services; how many each backend got,
 /// and why others got none.
@@ -200,6 +202,32 @@ async fn while_etcd_is_away_tokens_are_made_by_what_is_known() {
     assert_eq!(refused, BTreeMap::from([("no_slot".to_owned(), 20)]));
     fleet.etcd.members[0].start();
     until("it knows that etcd is back", async || office.says(address, "ok\n").await).await;
+}
+
+#[tokio::test]
+async fn while_etcd_has_no_space_tokens_are_made_by_what_is_known() {
+    if !is_installed() {
+        return;
+    }
+    let more = |_: &_| vec!["--quota-backend-bytes".to_owned(), "1000000".to_owned()];
+    let etcd = Etcd::launch(1, "http", more);
+    etcd.answers(&etcd.client()).await;
+    let fleet = Fleet::on(etcd, 1, 2, 50).await;
+    let office = fleet.service("one").await;
+    let address = office.address();
+    let fill = Put { key: "/fill".into(), value: vec![b'x'; 300_000].into(), lease: 0 };
+    let put = async || fleet.client.put(&fill).await;
+    until("etcd is full", async || put().await.is_err_and(|why| why.lacks_space())).await;
+    let is_served = async || burst(&[address], 1).await.1.is_empty();
+    until("it counts as away", is_served).await;
+    let (placed, refused) = burst(&[address], 120).await;
+    assert_eq!(placed.values().sum::<u32>(), 100, "{refused:?}");
+    // There is space again, and slots are leased.
+    let revision = fleet.client.range(&Range::one("/fill")).await.expect("it answers");
+    fleet.etcd.ctl(&["compact", &revision.header.revision.to_string()]);
+    fleet.etcd.ctl(&["defrag"]);
+    fleet.etcd.ctl(&["alarm", "disarm"]);
+    until("it is there again", async || office.says(address, "ok\n").await).await;
 }
 
 #[tokio::test]
