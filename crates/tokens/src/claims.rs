@@ -166,6 +166,19 @@ impl Wanted {
     }
 }
 
+/// Those of these claims that are over: nobody may know of them any more.
+pub(crate) fn over(found: &[KeyValue], now_s: u64) -> Vec<Claim> {
+    let is_over =
+        |kv: &&KeyValue| PromiseClaim::decode(&kv.value).is_ok_and(|it| it.until <= now_s);
+    let claim = |kv: &KeyValue| Claim {
+        key: kv.key.clone(),
+        revision: kv.mod_revision,
+        until_s: 0,
+        shared_until_s: 0,
+    };
+    found.iter().filter(is_over).map(claim).collect()
+}
+
 /// The transaction that removes claims whose promises are over, if nobody has changed any of them.
 pub(crate) fn ending(claims: &[Claim]) -> Txn {
     let unchanged = |it: &Claim| Compare::Unchanged(it.key.clone(), it.revision);

@@ -171,10 +171,22 @@ pub(crate) async fn keep_company(shared: Arc<Shared>, client: Client) {
     }
 }
 
+/// Whether no promise stands any more. A claim whose answer was lost is nobody's, and goes when its
+/// time is over.
 async fn is_nothing_claimed(shared: &Shared, client: &Client) -> Result<bool, Error> {
-    let prefix = shared.options.keyspace.promises();
-    let range = Range { count_only: true, ..Range::prefix(&prefix) };
-    Ok(client.range(&range).await?.count == 0)
+    let all = Range::prefix(&shared.options.keyspace.promises());
+    let some = Range { limit: claims::AT_A_TIME as i64, ..all };
+    loop {
+        let found = client.range(&some).await?.kvs;
+        let over = claims::over(&found, shared.now().unix_s);
+        if over.is_empty() {
+            return Ok(found.is_empty());
+        }
+        let are_gone = client.txn(&ending(&over)).await?.held;
+        if !are_gone || over.len() < found.len() {
+            return Ok(false);
+        }
+    }
 }
 
 /// Removes claims whose promises are over. Returns those that may stand.

@@ -342,6 +342,28 @@ fn while_etcd_is_away_each_service_goes_by_what_it_knows_or_refuses() {
 }
 
 #[test]
+fn claims_whose_answers_were_lost_keep_nobody_from_being_alone() {
+    let mut store = fleet(2, 8);
+    let rules = Rules { serves_away: false, ..RULES };
+    let mut offices = ["t1", "t2"].map(|service| Office::with_rules(service, 1, rules, &mut store));
+    meet(&mut offices, &mut store, NOW);
+    let [mut one, two] = offices;
+    one.lease(&mut store, &name("b0"), 4, NOW);
+    one.fate = Fate::Lost;
+    assert_eq!(ask(&mut one, &mut store, (&named("b0"), 7), NOW), Err(Refusal::EtcdAway));
+    one.fate = Fate::Answered;
+    assert_eq!((store.promises(), one.desk.book().sums()[1]), (1, 0), "nobody knows of it");
+    two.end(&mut store, NOW);
+    meet(std::slice::from_mut(&mut one), &mut store, later(44));
+    assert_eq!(store.promises(), 1, "it is not over");
+    assert!(one.desk.looks_for_others());
+    one.keep_company(&mut store, later(45));
+    assert_eq!(store.promises(), 0);
+    one.desk.set_mirror(true, false);
+    assert_eq!(ask(&mut one, &mut store, (&named("b0"), 7), later(45)), Ok(name("b0")));
+}
+
+#[test]
 fn an_etcd_that_answers_and_takes_no_decisions_counts_as_away() {
     for serves_away in [true, false] {
         let mut store = fleet(1, 2);

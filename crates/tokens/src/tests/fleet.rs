@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 use ringgate_core::secret::Key;
 use ringgate_fleet::epochs::Validity;
-use ringgate_fleet::etcd::kv::KeyValue;
+use ringgate_fleet::etcd::kv::{KeyValue, Range};
 use ringgate_fleet::etcd::txn::{Compare, Op, Txn};
 use ringgate_fleet::keyspace::{Keyspace, Name, Place};
 use ringgate_fleet::mirror::Change;
@@ -19,7 +19,7 @@ use ringgate_fleet::values::{
 use super::journal::SharedDisk;
 use crate::book::Now;
 use crate::choose::Speaks;
-use crate::claims::{Claim, Claiming, ending};
+use crate::claims::{self, Claim, Claiming, ending};
 use crate::desk::{Desk, Placed, Placing, Request, Rules};
 use crate::journal::Journal;
 use crate::ledger::{Grounds, closing, reading};
@@ -310,8 +310,16 @@ impl Office {
     /// What is done as soon as it hears of other services, and once in a second.
     pub(super) fn keep_company(&mut self, store: &mut Store, now: Now) {
         self.over.extend(self.desk.book_mut().take_over_claims(now.unix_s));
-        if self.desk.looks_for_others() && store.promises() == 0 {
-            self.desk.stay_alone();
+        if self.desk.looks_for_others() {
+            let (found, _) = store.txn(&Txn {
+                then: vec![Op::Range(Range::prefix(&keyspace().promises()))],
+                ..Txn::default()
+            });
+            let over = claims::over(&found, now.unix_s);
+            store.txn(&ending(&over));
+            if over.len() == found.len() {
+                self.desk.stay_alone();
+            }
         }
         if let Some(covering) = self.desk.cover(false, now) {
             match self.write_claims(store, covering, now) {
