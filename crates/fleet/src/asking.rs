@@ -28,6 +28,8 @@ pub struct Asking {
     id: Name,
     lease: i64,
     kept: Instant,
+    /// When etcd has answered last.
+    heard: Instant,
     /// Which part each start of a gateway tells next.
     next: BTreeMap<Name, u32>,
     /// Gateways that have not told everything, and whether each has told something.
@@ -43,7 +45,7 @@ impl Asking {
         gateways: &BTreeMap<Name, Gateway>,
     ) -> Result<Self, Error> {
         let id = new_id()?;
-        let lease = client.grant(LEASE_S).await?.id;
+        let lease = client.grant(LEASE.as_secs() as i64).await?.id;
         let place = if question.what == What::Move { Place::Move } else { Place::Question };
         let mut next = BTreeMap::new();
         let mut puts = Vec::new();
@@ -56,17 +58,35 @@ impl Asking {
                 puts.push(Op::Put(Put { key: at, value, lease }));
             }
         }
+        let mut is_asked = false;
         for some in puts.chunks(KEYS_AT_A_TIME) {
-            client.txn(&Txn { then: some.to_vec(), ..Txn::default() }).await?;
+            match client.txn(&Txn { then: some.to_vec(), ..Txn::default() }).await {
+                Ok(_) => is_asked = true,
+                // It may stand there: a gateway that does not hear of it is silent.
+                Err(why) if is_asked || why.blames_member() => is_asked = true,
+                Err(why) => return Err(why),
+            }
         }
         let open = gateways.keys().map(|name| (name.clone(), false)).collect();
-        Ok(Self { client, keyspace, key, id, lease, kept: Instant::now(), next, open })
+        let (kept, heard) = (Instant::now(), Instant::now());
+        Ok(Self { client, keyspace, key, id, lease, kept, heard, next, open })
     }
 
-    /// What has been answered since.
+    /// What has been answered since. An etcd that is away for a moment has told nothing: gateways
+    /// obey meanwhile.
     pub async fn hear(&mut self) -> Result<Vec<Piece>, Error> {
-        if self.kept.elapsed() > KEEP_EVERY {
-            self.client.keep_alive(self.lease).await?;
+        match self.look().await {
+            Ok(pieces) => {
+                self.heard = Instant::now();
+                Ok(pieces)
+            }
+            Err(_) if self.heard.elapsed() < LEASE => Ok(Vec::new()),
+            Err(why) => Err(why),
+        }
+    }
+
+    async fn look(&mut self) -> Result<Vec<Piece>, Error> {
+        if self.kept.elapsed() > KEEP_EVERY && self.client.keep_alive(self.lease).await.is_ok() {
             self.kept = Instant::now();
         }
         let range = Range::prefix(&self.keyspace.answers(&self.id));
@@ -85,7 +105,8 @@ impl Asking {
             read.push(Op::Delete(Delete { key: kv.key, end: Bytes::new() }));
         }
         if !read.is_empty() {
-            self.client.txn(&Txn { then: read, ..Txn::default() }).await?;
+            // What stays is found again, and has been read.
+            let _ = self.client.txn(&Txn { then: read, ..Txn::default() }).await;
         }
         Ok(pieces)
     }
@@ -114,9 +135,9 @@ impl Asking {
         std::mem::take(&mut self.open).into_keys()
     }
 
-    /// Takes away what is left of it.
-    pub async fn end(self) -> Result<(), Error> {
-        self.client.revoke(self.lease).await
+    /// Takes away what is left of it. Where that fails it ends by itself.
+    pub async fn end(self) {
+        let _ = self.client.revoke(self.lease).await;
     }
 }
 
@@ -147,7 +168,8 @@ impl Answers {
             if Instant::now() > until {
                 answers.silent.extend(asking.give_up_silent().map(|name| (name, "")));
             }
-            for Piece { gateway, status, last, text } in asking.hear().await? {
+            let Ok(pieces) = asking.hear().await else { break };
+            for Piece { gateway, status, last, text } in pieces {
                 let whole = parts.entry(gateway.clone()).or_default();
                 // Where there was more than an answer may hold, what there is says nothing.
                 if status == TOO_LONG {
@@ -162,7 +184,7 @@ impl Answers {
         }
         answers.silent.extend(asking.give_up_silent().map(|name| (name, "")));
         answers.silent.extend(asking.give_up().map(|name| (name, BREAKS_OFF)));
-        asking.end().await?;
+        asking.end().await;
         Ok(answers)
     }
 
@@ -285,7 +307,7 @@ pub const LOOK_EVERY: Duration = Duration::from_millis(100);
 const LIFE_S: u64 = 60;
 const USED_MAX: usize = 4096;
 /// A question whose asker has gone ends by then, and the answers that go on with it.
-const LEASE_S: i64 = 15;
+const LEASE: Duration = Duration::from_secs(15);
 const KEEP_EVERY: Duration = Duration::from_secs(4);
 /// etcd decides about 128 keys in one transaction.
 const KEYS_AT_A_TIME: usize = 64;

@@ -340,8 +340,8 @@ pub(super) fn trace(args: &TraceArgs) -> Result<(), Failure> {
         let mut asking = begun.map_err(|why| away(&why))?;
         let followed = Told::default().follow(args, &mut asking, deaf).await;
         // Nobody has to wait for its end.
-        let ended = asking.end().await.map_err(|why| away(&why));
-        followed.and(ended)
+        asking.end().await;
+        followed
     })
 }
 

@@ -2,9 +2,14 @@
 
 use std::time::Duration;
 
+use ringgate_core::secret::{KEY_BYTES, Key};
+use ringgate_fleet::asking::{Asking, sealed};
 use ringgate_fleet::etcd::kv::{Range, key_after};
 use ringgate_fleet::etcd::txn::{Delete, Put, Txn};
 use ringgate_fleet::etcd::{Client, Code, Error};
+use ringgate_fleet::keyspace::{Keyspace, Name, Place};
+use ringgate_fleet::seal::FleetKey;
+use ringgate_fleet::values::{Gateway, Piece, Question, What};
 
 use super::proxy::{Mood, Proxy};
 use super::rig::{Etcd, is_installed, options, until};
@@ -158,4 +163,53 @@ async fn what_is_no_etcd_is_refused() {
     let missing = Client::new(ringgate_fleet::etcd::Options::new(Vec::new()));
     assert!(matches!(missing.unwrap_err(), Error::Config(_)));
     assert_eq!(Code::UNAVAILABLE.0, 14);
+}
+
+#[tokio::test]
+async fn answers_are_heard_that_come_while_etcd_is_away_for_a_moment() {
+    if !is_installed() {
+        return;
+    }
+    let mut etcd = Etcd::start().await;
+    let client = etcd.client();
+    let (keyspace, key) =
+        (Keyspace::new("/f").unwrap(), FleetKey::new(Key::from_bytes([9; KEY_BYTES])));
+    let gateway = |name: &str| {
+        let told = serde_json::json!({
+            "v": 1, "instance": format!("of-{name}"), "region": "eu", "host": "h", "version": "0",
+            "listeners": [], "capacity": 1, "sessions": 0, "draining": false, "started": 1,
+            "written": 1, "doubt": 0, "answers": true,
+        });
+        (Name::new(name).unwrap(), serde_json::from_value::<Gateway>(told).unwrap())
+    };
+    let gateways = ["g1", "g2"].map(gateway).into();
+    let question = Question { at: 1, by: "me".into(), what: What::Kick, query: "player=1".into() };
+    let fleet = (keyspace.clone(), key.clone());
+    let mut asking = Asking::begin(etcd.client(), fleet, &question, &gateways).await.unwrap();
+    let asked = client.range(&Range::prefix(b"/f/claim/ask/")).await.unwrap().kvs;
+    let Some(Place::Question(_, id)) = keyspace.place(&asked[0].key) else { panic!("{asked:?}") };
+    let answer = async |name: &str| {
+        let instance = Name::new(&format!("of-{name}")).unwrap();
+        let at = keyspace.key(&Place::Answer(id.clone(), instance, 0));
+        let piece = Piece { gateway: name.into(), status: 200, last: true, text: "{}".into() };
+        let value = sealed(&key, &at, &piece).unwrap();
+        client.put(&Put { key: at, value, lease: asked[0].lease }).await.is_ok()
+    };
+    assert!(answer("g1").await);
+    etcd.members[0].kill();
+    assert_eq!(asking.hear().await, Ok(Vec::new()));
+    etcd.members[0].start();
+    let mut heard = Vec::new();
+    until("both are heard", async || {
+        heard.extend(asking.hear().await.unwrap().into_iter().map(|it| it.gateway));
+        if heard == ["g1"] {
+            answer("g2").await;
+        }
+        asking.is_over()
+    })
+    .await;
+    assert_eq!(heard, ["g1", "g2"]);
+    // Who has answered is heard, whatever becomes of the keys.
+    etcd.members[0].kill();
+    asking.end().await;
 }
