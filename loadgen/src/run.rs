@@ -28,6 +28,7 @@ use crate::measure::tally::{Count, Tally};
 use crate::measure::watch::Watch;
 use crate::players::arrivals::Arrivals;
 use crate::players::scenario::{Phase, Scenario};
+use crate::players::tokens::Tokens;
 use crate::players::{Gauges, Protocol, SecondLoss, Setup};
 use crate::report::check::{Closing, Hostile};
 use crate::report::record::{Interruption, Interval, Record};
@@ -168,6 +169,9 @@ impl Run {
         record.driver = driver.into();
         record.own_resident_bytes = resident;
         record.interrupted = end.interrupted;
+        if record.count(Count::Tokenless) > 0 {
+            record.token_refusal = self.protocol.tokens().and_then(Tokens::refusal);
+        }
         record.allowed_outside = self.allowed_outside;
         let seen = end.watch.end();
         record.gateway_cpu = seen.cpu;

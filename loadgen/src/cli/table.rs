@@ -23,7 +23,7 @@ pub(super) fn of(record: &Record) -> String {
     }
     let summary = record.summary();
     let _ = writeln!(text, "arrivals    {}", summary.pace.sentence());
-    players(&summary.players, &mut text);
+    players(record, &summary.players, &mut text);
     payloads(&summary, &mut text);
     let _ = writeln!(
         text,
@@ -83,7 +83,11 @@ fn silences(record: &Record, text: &mut String) {
     }
 }
 
-fn players(players: &Players, text: &mut String) {
+fn players(record: &Record, players: &Players, text: &mut String) {
+    let tokenless = match record.token_refusal {
+        Some(_) => "never dialled: no connect token came in time",
+        None => "never dialled: the connect tokens ran out",
+    };
     let _ = writeln!(
         text,
         "\nsessions    {} connected of {}, {} refused, {} lost, {} left",
@@ -96,7 +100,7 @@ fn players(players: &Players, text: &mut String) {
     for (players, what) in [
         (players.elsewhere, "were let in by another gateway than the first of their token"),
         (players.unfinished, "were still asking to be let in when they were sent away"),
-        (players.tokenless, "never dialled: the connect tokens ran out"),
+        (players.tokenless, tokenless),
         (players.placeless, "never dialled: no address was free"),
     ] {
         if players > 0 {

@@ -30,7 +30,7 @@ macro_rules! counts {
 counts! {
     /// Players who were to connect.
     Joins = "joins",
-    /// Players who never dialled, because no connect token was left for them.
+    /// Players who never dialled, because no connect token was left, or came, for them.
     Tokenless = "tokenless",
     /// Players who never dialled, because no address was free for them.
     Placeless = "placeless",

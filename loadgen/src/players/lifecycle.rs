@@ -22,8 +22,10 @@ use crate::measure::tally::Count;
 
 /// Why a player cannot come.
 enum Obstacle {
-    /// All addresses are in use, or the token is being asked for; look again.
-    NotYet,
+    /// All addresses are in use; look again.
+    Full,
+    /// The token is being asked for; look again.
+    TokenAsked,
     /// There is no connect token left, and there will not be one.
     NoToken,
 }
@@ -132,7 +134,8 @@ impl Swarm {
             let joined = if players > 0 { self.join(at_ns, now) } else { Ok(()) };
             match joined {
                 Ok(()) => {}
-                Err(Obstacle::NotYet) => {
+                Err(obstacle @ (Obstacle::Full | Obstacle::TokenAsked)) => {
+                    self.population.awaits_token = matches!(obstacle, Obstacle::TokenAsked);
                     self.population.retry_at_ns = now.mono_ns + RETRY_NS;
                     return;
                 }
@@ -153,7 +156,7 @@ impl Swarm {
                 self.players.push(Player::free());
                 self.players.len() as u32 - 1
             }
-            None => return Err(Obstacle::NotYet),
+            None => return Err(Obstacle::Full),
         };
         let session = self.setup.thread << SESSION_BITS | self.sessions_made;
         let client_id = self.players[index as usize].client_id.wrapping_add(1);
@@ -162,7 +165,7 @@ impl Swarm {
             Err(lack) => {
                 self.free.push_front(index);
                 return Err(match lack {
-                    Lack::NotYet => Obstacle::NotYet,
+                    Lack::NotYet => Obstacle::TokenAsked,
                     Lack::Never => Obstacle::NoToken,
                 });
             }
@@ -221,10 +224,7 @@ impl Swarm {
 
     /// A player whose session was lost comes again, where players do.
     pub(super) fn come_back(&mut self, now: Now) {
-        let comes_back = match &self.setup.protocol {
-            Protocol::Netcode(tokens) | Protocol::Messages(tokens, _) => tokens.comes_back(),
-            Protocol::Plain(_) | Protocol::Unreal(_) => false,
-        };
+        let comes_back = self.setup.protocol.tokens().is_some_and(Tokens::comes_back);
         if comes_back && !self.population.is_over {
             self.owe(1, now.mono_ns + COME_BACK_NS);
         }
@@ -285,9 +285,10 @@ impl Swarm {
         // Who has come just now would have had the address of who is about to leave.
         let before_ns = now.mono_ns.saturating_sub(self.setup.linger_ns + RETRY_NS);
         let is_due = |(at_ns, _): &&(u64, u32)| *at_ns <= before_ns;
-        let placeless = self.population.owed.iter().filter(is_due).map(|(_, players)| *players);
-        let placeless: u64 = placeless.map(u64::from).sum();
-        self.tally.counters.add(Count::Placeless, placeless);
+        let kept_out = self.population.owed.iter().filter(is_due).map(|(_, players)| *players);
+        let kept_out: u64 = kept_out.map(u64::from).sum();
+        let why = if self.population.awaits_token { Count::Tokenless } else { Count::Placeless };
+        self.tally.counters.add(why, kept_out);
         self.population.owed.clear();
         self.population.next_goodbye_ns = now.mono_ns + self.setup.linger_ns;
         for index in 0..self.players.len() as u32 {

@@ -20,8 +20,10 @@ pub(super) struct Population {
     /// Players who should be here and are not yet: the moment they were to connect, and how many of
     /// them.
     pub(super) owed: VecDeque<(u64, u32)>,
-    /// When to look again for a place.
+    /// When to look again for a place or a token.
     pub(super) retry_at_ns: u64,
+    /// It was a token that was not there when it was looked last.
+    pub(super) awaits_token: bool,
     pub(super) next_goodbye_ns: u64,
     pub(super) is_over: bool,
 }
@@ -37,6 +39,7 @@ impl Population {
             present: VecDeque::new(),
             owed: VecDeque::new(),
             retry_at_ns: 0,
+            awaits_token: false,
             next_goodbye_ns: 0,
             is_over: false,
         }

@@ -53,6 +53,14 @@ pub enum Protocol {
 }
 
 impl Protocol {
+    /// Where players' connect tokens come from.
+    pub fn tokens(&self) -> Option<&Tokens> {
+        match self {
+            Self::Netcode(tokens) | Self::Messages(tokens, _) => Some(tokens),
+            Self::Plain(_) | Self::Unreal(_) => None,
+        }
+    }
+
     /// What a bare echo is sent in the gateway's place: datagrams of the same length.
     #[must_use]
     pub fn bare(&self, server: Endpoint) -> Self {

@@ -82,6 +82,11 @@ impl Tokens {
         }
     }
 
+    /// Why there was none, where somebody else gives them.
+    pub fn refusal(&self) -> Option<String> {
+        if let Self::Service(service) = self { service.refusal() } else { None }
+    }
+
     /// Whether players whose session was lost want another token.
     pub fn comes_back(&self) -> bool {
         matches!(self, Self::Service(service) if service.comes_back())

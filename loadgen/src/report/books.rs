@@ -93,9 +93,13 @@ fn outcomes(record: &Record) -> Vec<Check> {
         "{} came, {} were let in, {} lost their session",
         players.came, players.connected, players.lost
     );
+    let tokenless: &str = match &record.token_refusal {
+        Some(why) => &format!("got no connect token in time ({why})"),
+        None => "had no connect token left",
+    };
     for (count, why) in [
         (players.unfinished, "were still asking"),
-        (players.tokenless, "had no connect token left"),
+        (players.tokenless, tokenless),
         (players.placeless, "had no address left"),
     ] {
         if count > 0 {

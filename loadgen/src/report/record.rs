@@ -56,6 +56,9 @@ pub struct Record {
     /// What ended the run before its plan did.
     #[serde(default)]
     pub interrupted: Option<Interruption>,
+    /// Why players had no connect token, where a token service gives them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_refusal: Option<String>,
     /// Who was started anew during the run.
     #[serde(default)]
     pub restarts: Vec<Restart>,

@@ -19,6 +19,7 @@ use crate::measure::tally::Stage;
 use crate::players::arrivals::Arrivals;
 use crate::players::scenario::Scenario;
 use crate::players::tokens::Mint;
+use crate::players::tokens::service::tests::silent;
 use crate::players::traffic::Shape;
 use crate::players::{Delivery, Stamp, TX_SLOTS};
 use fake_gateway::{FakeGateway, PROTOCOL_ID};
@@ -548,6 +549,16 @@ fn who_would_have_had_the_address_of_who_leaves_at_the_end_is_not_missed() {
         let (fewest, most) = if placeless == 0 { (30, 32) } else { (20, 20) };
         assert!((fewest..=most).contains(&c(Count::Joins)), "{}", c(Count::Joins));
     }
+}
+
+#[test]
+fn who_waits_for_a_token_at_the_end_is_not_said_to_lack_an_address() {
+    let mut rig = Rig::new(&scenario(Shape::Fixed, 3, 1));
+    rig.swarm.setup.protocol = Protocol::Netcode(Tokens::Service(Arc::new(silent())));
+    let tally = rig.finish();
+    let c = |count| tally.counters.of(count);
+    let kept_out = [Count::Tokenless, Count::Placeless, Count::Joins].map(c);
+    assert_eq!(kept_out, [3, 0, 0]);
 }
 
 #[test]

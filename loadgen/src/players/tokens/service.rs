@@ -2,8 +2,9 @@
 //!
 //! Threads of their own ask, so no player's payload waits for an answer: the swarm says how many
 //! players want a token now, takes what has come, and looks again. A service that does not answer
-//! is passed over for the next of the list. One that has no slot just now, or too many callers, is
-//! asked again; any other refusal is the same for everybody, and ends the asking.
+//! is passed over for the next of the list. One that has no slot just now, at a server or at all,
+//! or too many callers, is asked again; any other refusal is the same for everybody, and ends the
+//! asking.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -98,6 +99,8 @@ struct State {
     asking: usize,
     pile: VecDeque<ConnectToken>,
     failure: Option<String>,
+    /// Why there was no token the last time.
+    refusal: Option<String>,
     is_over: bool,
 }
 
@@ -127,7 +130,10 @@ impl Service {
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         match (&state.failure, state.pile.is_empty()) {
             (Some(why), _) => Err(why.clone()),
-            (None, true) => Err("no token service has answered with a token".into()),
+            (None, true) => Err(format!(
+                "no token service has answered with a token: {}",
+                state.refusal.as_deref().unwrap_or("none has answered")
+            )),
             (None, false) => Ok(()),
         }
     }
@@ -147,6 +153,12 @@ impl Service {
         drop(state);
         self.shared.news.notify_all();
         token.ok_or(if is_failed { Lack::Never } else { Lack::NotYet })
+    }
+
+    /// Why players had no token, the last time or for good.
+    pub fn refusal(&self) -> Option<String> {
+        let state = self.shared.state();
+        state.failure.clone().or_else(|| state.refusal.clone())
     }
 
     /// What the first token of the pile says.
@@ -189,7 +201,7 @@ impl Shared {
         match answer {
             Ok(token) => state.pile.push_back(token),
             Err(Refused::ForGood(why)) => state.failure = Some(why),
-            Err(Refused::ForNow) => {}
+            Err(Refused::ForNow(why)) => state.refusal = Some(why),
         }
         drop(state);
         self.news.notify_all();
@@ -199,7 +211,7 @@ impl Shared {
 /// Why there is no token.
 enum Refused {
     /// The next attempt may be served, by this service or by another.
-    ForNow,
+    ForNow(String),
     /// Nobody will ever be served who asks like this.
     ForGood(String),
 }
@@ -216,7 +228,7 @@ impl Asker {
     fn run(mut self) {
         while self.shared.begin() {
             let answer = self.ask();
-            let is_put_off = matches!(answer, Err(Refused::ForNow));
+            let is_put_off = matches!(answer, Err(Refused::ForNow(_)));
             self.shared.end(answer);
             if is_put_off {
                 clock::sleep(AGAIN_AFTER);
@@ -240,20 +252,21 @@ impl Asker {
             let status = answer.status;
             answer.text(BODY_BYTES_MAX).map(|(text, connection)| (status, text, connection))
         });
-        let Ok((status, text, connection)) = answered else {
+        let (status, text, connection) = answered.map_err(|why| {
             self.at += 1;
-            return Err(Refused::ForNow);
-        };
+            Refused::ForNow(format!("token service {service}: {why}"))
+        })?;
         self.connection = connection;
+        let why = || format!("the token service answers {status}: {}", text.trim_end());
         match status {
             200 => token(&text).map_err(Refused::ForGood),
-            429 | 500.. => {
+            408 | 409 | 429 | 500.. => {
                 // Another one may have a slot, or etcd.
                 self.at += 1;
                 self.connection = None;
-                Err(Refused::ForNow)
+                Err(Refused::ForNow(why()))
             }
-            _ => Err(Refused::ForGood(format!("the token service answers {status}: {text}"))),
+            _ => Err(Refused::ForGood(why())),
         }
     }
 }
@@ -301,4 +314,4 @@ const BODY_BYTES_MAX: u64 = 64 << 10;
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

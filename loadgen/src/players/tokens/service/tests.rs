@@ -16,6 +16,13 @@ fn request(services: Vec<SocketAddr>) -> Request {
     Request { services, secret: "s".into(), body: Map::new(), comes_back: false }
 }
 
+/// One that never answers, and is never asked.
+pub(crate) fn silent() -> Service {
+    let (state, news) = (Mutex::default(), Condvar::new());
+    let (request, next_id) = (request(vec![own_address()]), AtomicU64::new(1));
+    Service { shared: Arc::new(Shared { request, next_id, state, news }) }
+}
+
 fn token_text(expires_in_s: u64) -> String {
     let servers = "127.0.0.1:5".parse().expect("literal");
     let spec = TokenSpec { lifetime_seconds: Some(expires_in_s), ..TokenSpec::new(7, 1, servers) };
@@ -58,7 +65,8 @@ fn taken(service: &Service) -> Result<ConnectToken, Lack> {
 
 #[test]
 fn whoever_does_not_answer_or_has_no_slot_is_passed_over() {
-    let busy = service(vec![answer("503 Service Unavailable", "{}"); ASKERS]);
+    let refusals = ["503 Service Unavailable", "409 Conflict", "408 Request Timeout"];
+    let busy = service(refusals.map(|status| vec![answer(status, "{}"); ASKERS]).concat());
     let mute = service(vec![String::new(); ASKERS]);
     let good = service(vec![answer("200 OK", &token_text(60)); 2]);
     let service = Service::start(request(vec![own_address(), busy, mute, good])).expect("a token");
@@ -66,6 +74,7 @@ fn whoever_does_not_answer_or_has_no_slot_is_passed_over() {
     let first = taken(&service).expect("the first");
     let second = taken(&service).expect("another one");
     assert_eq!(first.nonce, second.nonce, "the stand-in has only one");
+    assert!(service.refusal().is_some(), "why the others have given none");
 }
 
 #[test]
