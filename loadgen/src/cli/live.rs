@@ -92,7 +92,7 @@ fn line(progress: &Progress<'_>) -> String {
         phase(progress),
         count(progress.gauges.playing.into()),
         rate(progress, Counters::due),
-        rate(progress, Counters::arrived),
+        rate(progress, Counters::came),
         latencies(progress),
         trouble(progress),
     )
@@ -118,7 +118,7 @@ fn block(progress: &Progress<'_>) -> String {
         count(progress.gauges.connecting.into()),
         count(progress.gauges.leaving.into()),
         rate(progress, Counters::due),
-        rate(progress, Counters::arrived),
+        rate(progress, Counters::came),
         latencies(progress),
         if trouble.is_empty() { "  none" } else { &trouble },
     )

@@ -242,15 +242,19 @@ impl Counters {
         self.of(Count::PayloadsDue) + self.of(Count::PushesDue)
     }
 
-    /// Payloads that are known to have arrived: echoes and pushes that came, and what the game
-    /// server says it has heard.
-    pub fn arrived(&self) -> u64 {
-        let arrived = self.of(Count::Echoed)
+    /// Payloads that have come: echoes and pushes, and what the game server says it has heard. In
+    /// an interval there may be more of them than were due in it.
+    pub const fn came(&self) -> u64 {
+        self.of(Count::Echoed)
             + self.of(Count::Stale)
             + self.of(Count::Heard)
-            + self.of(Count::PushedDown);
-        // What was overtaken by too many to be remembered may have come twice.
-        arrived.min(self.due())
+            + self.of(Count::PushedDown)
+    }
+
+    /// Payloads that are known to have arrived in a whole run. What was overtaken by too many to
+    /// be remembered may have come twice.
+    pub fn arrived(&self) -> u64 {
+        self.came().min(self.due())
     }
 
     /// Payloads of which nothing has been seen again, though they left this machine's sockets.

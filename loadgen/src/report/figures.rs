@@ -174,6 +174,19 @@ mod tests {
     }
 
     #[test]
+    fn what_comes_late_is_in_the_interval_in_which_it_comes() {
+        use crate::measure::tally::Tally;
+        use crate::report::record::Interval;
+        let arrived = |due, echoed| {
+            let mut tally = Tally::new();
+            tally.counters.add(Count::PayloadsDue, due);
+            tally.counters.add(Count::Echoed, echoed);
+            Interval::of(0.0, 1.0, 1, &tally).arrived
+        };
+        assert_eq!([arrived(1000, 0), arrived(1000, 2000), arrived(0, 7)], [0, 2000, 7]);
+    }
+
+    #[test]
     fn a_gateway_that_was_restarted_says_nothing_of_directions() {
         let mut record = record(&[(Count::PayloadsSent, 100), (Count::Echoed, 80)]);
         record.closing.is_there = true;

@@ -129,7 +129,7 @@ pub struct Interval {
     pub playing: u32,
     /// Payloads that were due in it, of both directions where the game server pushes.
     pub due: u64,
-    /// Payloads that are known in it to have arrived.
+    /// Payloads that came in it, whenever they were due.
     #[serde(alias = "echoed")]
     pub arrived: u64,
     /// Payloads that left late.
@@ -179,7 +179,7 @@ impl Interval {
             seconds,
             playing,
             due: tally.counters.due(),
-            arrived: tally.counters.arrived(),
+            arrived: tally.counters.came(),
             late: c(Count::PayloadsLate),
             lost: 0,
             datagrams_out: c(Count::DatagramsOut),
