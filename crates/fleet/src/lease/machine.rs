@@ -134,13 +134,15 @@ enum Farewell {
 struct Item {
     value: Bytes,
     standing: Standing,
+    /// The revision at which it was last seen under our lease; 0 where it was not.
+    revision: i64,
     /// It is to go as soon as that is written.
     is_last: bool,
 }
 
 impl Item {
     const fn new(value: Bytes, standing: Standing) -> Self {
-        Self { value, standing, is_last: false }
+        Self { value, standing, revision: 0, is_last: false }
     }
 }
 
@@ -255,17 +257,19 @@ impl Registration {
             },
             None => Standing::Absent,
         };
-        self.items.insert(key, Item::new(value, standing));
+        let revision = self.items.get(&key).map_or(0, |item| item.revision);
+        self.items.insert(key, Item { revision, ..Item::new(value, standing) });
     }
 
     /// This key shall go, once mirrors can have seen this value there: the last word of an owner
     /// that has no fleet key to seal one with.
-    pub fn retire(&mut self, key: Bytes, value: Bytes) {
+    pub fn retire(&mut self, key: &Bytes, value: Bytes) {
         let stands = |it: &Item| matches!(it.standing, Standing::Written | Standing::Outdated);
-        if self.words.is_none() && self.items.get(&key).is_some_and(stands) {
-            self.items.insert(key, Item { value, standing: Standing::Outdated, is_last: true });
-        } else {
-            self.remove(&key);
+        match self.items.get_mut(key) {
+            Some(item) if self.words.is_none() && stands(item) => {
+                (item.value, item.standing, item.is_last) = (value, Standing::Outdated, true);
+            }
+            _ => self.remove(key),
         }
     }
 
@@ -414,7 +418,7 @@ impl Registration {
             Some(words) => words.vouch(&key, &said, now_ms),
             None => said.clone(),
         };
-        let mut txn = step(&key, was, Put { key: key.clone(), value, lease });
+        let mut txn = step(&key, (was, item.revision), Put { key: key.clone(), value, lease });
         if was == Standing::Leaving {
             // Before the end in the order of things, which is the order in which mirrors hear.
             txn.then.splice(..0, self.tell_end_of(&key, lease, now_ms));
@@ -513,6 +517,11 @@ impl Registration {
         if item.standing == Standing::Leaving {
             return;
         }
+        item.revision = match found {
+            _ if decided.held => decided.header.revision,
+            Some((by, mod_revision)) if by == lease => mod_revision,
+            _ => 0,
+        };
         let (is_last, standing) = (item.is_last, &mut item.standing);
         *standing = match found {
             _ if decided.held && item.value == *value => Standing::Written,
@@ -559,14 +568,19 @@ impl Registration {
     }
 }
 
-/// The transaction that brings a key one step nearer to where it should be.
-fn step(key: &Bytes, standing: Standing, put: Put) -> Txn {
+/// The transaction that brings a key one step nearer to where it should be. What is on its way to
+/// etcd since before `revision` does not hold any more.
+fn step(key: &Bytes, (standing, revision): (Standing, i64), put: Put) -> Txn {
     let lease = put.lease;
     let read = || vec![Op::Range(Range::one(key.clone()))];
     let is_ours = || vec![Compare::Lease(key.clone(), lease)];
     match standing {
         Standing::Absent | Standing::Taken { .. } | Standing::Written => Txn::claim(put),
-        Standing::Outdated => Txn { when: is_ours(), then: vec![Op::Put(put)], or_else: read() },
+        Standing::Outdated => {
+            let mut when = is_ours();
+            when.extend((revision > 0).then(|| Compare::Unchanged(key.clone(), revision)));
+            Txn { when, then: vec![Op::Put(put)], or_else: read() }
+        }
         Standing::Former { mod_revision } => Txn {
             when: vec![Compare::Unchanged(key.clone(), mod_revision)],
             then: vec![Op::Put(put)],

@@ -99,7 +99,7 @@ pub fn obey(registration: &mut Registration, command: Command) {
     match command {
         Command::Set(key, value) => registration.set(key, value),
         Command::Remove(key) => registration.remove(&key),
-        Command::Retire(key, value) => registration.retire(key, value),
+        Command::Retire(key, value) => registration.retire(&key, value),
         Command::Doubt(key) => registration.doubt(&key),
         Command::Stop => registration.stop(),
     }

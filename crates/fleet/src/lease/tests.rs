@@ -8,7 +8,7 @@ use ringgate_core::secret::{KEY_BYTES, Key};
 
 use super::machine::{Ask, Registration, Standing, Words};
 use crate::backoff::Backoff;
-use crate::etcd::kv::KeyValue;
+use crate::etcd::kv::{Header, KeyValue};
 use crate::etcd::lease::Lease;
 use crate::etcd::txn::{Compare, Decided, Op, Txn};
 use crate::etcd::{Code, Error};
@@ -94,7 +94,8 @@ impl Server {
                 }
             }
         }
-        Ok(Decided { held, found, ..Decided::default() })
+        let header = Header { revision: self.revision, ..Header::default() };
+        Ok(Decided { header, held, found })
     }
 
     fn value(&self, key: &str) -> Option<&[u8]> {
@@ -212,6 +213,27 @@ fn a_write_whose_answer_is_lost_is_found_to_be_done() {
     registration.handle_decided(1, question, Err(Error::Timeout));
     settle(&mut registration, &mut server, 1_000);
     assert!(registration.is_registered(1_000));
+}
+
+#[test]
+fn what_is_written_long_after_nobody_waits_for_it_does_not_come_back() {
+    let (mut registration, mut server) = registered();
+    registration.set("k".into(), "ready".into());
+    let (question, late) = registration.poll(1).unwrap();
+    registration.handle_decided(1, question, Err(Error::Timeout));
+    registration.set("k".into(), "draining".into());
+    settle(&mut registration, &mut server, 1_000);
+    server.answer(1_000, late);
+    assert_eq!(server.value("k"), Some(&b"draining"[..]));
+    // The same where it was done before, and its answer was lost.
+    registration.set("k".into(), "ready".into());
+    let (question, lost) = registration.poll(1_001).unwrap();
+    server.answer(1_001, lost);
+    registration.handle_decided(1_001, question, Err(Error::Timeout));
+    registration.set("k".into(), "draining".into());
+    settle(&mut registration, &mut server, 2_500);
+    assert_eq!(server.value("k"), Some(&b"draining"[..]));
+    assert!(registration.is_registered(2_500));
 }
 
 #[test]
@@ -449,7 +471,7 @@ fn what_retires_is_seen_so_before_it_goes() {
         let Answer::Decided(answer) = server.answer(1, ask) else { panic!() };
         registration.handle_decided(1, question, answer);
     };
-    registration.retire("k".into(), "draining".into());
+    registration.retire(&"k".into(), "draining".into());
     step(&mut registration, &mut server);
     assert_eq!(server.value("k"), Some(&b"draining"[..]));
     step(&mut registration, &mut server);
@@ -457,15 +479,15 @@ fn what_retires_is_seen_so_before_it_goes() {
     // Who comes back meanwhile stays, and what stands nowhere is not written for it.
     registration.set("k".into(), "one".into());
     settle(&mut registration, &mut server, 1);
-    registration.retire("k".into(), "one".into());
+    registration.retire(&"k".into(), "one".into());
     registration.set("k".into(), "one".into());
     registration.set("new".into(), "one".into());
-    registration.retire("new".into(), "draining".into());
+    registration.retire(&"new".into(), "draining".into());
     settle(&mut registration, &mut server, 1);
     assert_eq!((server.value("k"), server.value("new")), (Some(&b"one"[..]), None));
     // The same where somebody has deleted it.
     server.keys.clear();
-    registration.retire("k".into(), "draining".into());
+    registration.retire(&"k".into(), "draining".into());
     settle(&mut registration, &mut server, 1);
     assert_eq!((server.value("k"), registration.standing(b"k")), (None, None));
 }
