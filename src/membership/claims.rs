@@ -91,7 +91,10 @@ impl Claimer {
                 tokio::time::sleep(AGAIN_AFTER).await;
             }
             if !self.tokens.is_asked() {
-                tokio::time::sleep(LOOK_EVERY).await;
+                // Others wait 10 s for what is to be claimed again.
+                if self.again.is_empty() {
+                    tokio::time::sleep(LOOK_EVERY).await;
+                }
                 continue;
             }
             let questions = self.tokens.take_questions(AT_A_TIME);
