@@ -6,7 +6,7 @@
 //! gone, it goes on under one that ends with grace, unless another gateway or agent of that host
 //! has written it since.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -137,8 +137,9 @@ impl Names {
             }
             names.insert(name.clone(), (*uid, Hold::Kept, ending));
         }
-        let is_over = |name: &String| held.iter().all(|(it, ..)| it != name);
-        for name in names.keys().filter(|it| is_over(it)).cloned().collect::<Vec<_>>() {
+        let here: BTreeSet<_> = held.iter().map(|(name, ..)| name).collect();
+        let over = names.keys().filter(|name| !here.contains(name)).cloned();
+        for name in over.collect::<Vec<_>>() {
             if let (Some(key), Some((.., by))) = (self.key(&name), names.get(&name)) {
                 let when = vec![Compare::Lease(key.clone(), *by)];
                 let then = vec![Op::Delete(Delete { key, end: Bytes::new() })];
