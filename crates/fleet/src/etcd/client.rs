@@ -114,11 +114,20 @@ impl Client {
     pub async fn keep_alive(&self, id: i64) -> Result<Lease, Error> {
         let path = "/etcdserverpb.Lease/LeaseKeepAlive";
         let timeout = self.shared.options.request_timeout;
+        let mut asked = None;
         let asking = async {
-            let (mut stream, _) = self.converse(path, &lease::named(id)).await?;
-            Lease::decode(&stream.next_message().await?)
+            let (mut stream, generation) = self.converse(path, &lease::named(id)).await?;
+            asked = Some(generation);
+            stream.next_message().await
         };
-        within(timeout, asking).await
+        let answer = within(timeout, asking).await;
+        // A member without a leader takes the question, and ends the conversation.
+        if let (Err(why), Some(generation)) = (&answer, asked)
+            && why.blames_member()
+        {
+            self.leave_member(generation).await;
+        }
+        Lease::decode(&answer?)
     }
 
     /// Ends a lease and what was written with it.
@@ -334,5 +343,68 @@ fn tls_of(options: &Options) -> Result<Option<Tls>, Error> {
     match options.tls {
         None => Ok(None),
         Some(_) => Err(Error::Config("this build has no TLS".into())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::etcd::Code;
+    use crate::etcd::line::Asked;
+
+    /// A member, which has a leader or not.
+    #[derive(Clone, Copy, Debug)]
+    struct Member {
+        has_leader: bool,
+    }
+
+    #[derive(Debug)]
+    struct Members;
+
+    impl Dial for Members {
+        fn dial<'a>(&'a self, at: &'a Endpoint, _: Duration) -> Asked<'a, Arc<dyn Line>> {
+            let has_leader = at.port == 2;
+            Box::pin(async move { Ok(Arc::new(Member { has_leader }) as Arc<dyn Line>) })
+        }
+    }
+
+    impl Line for Member {
+        fn is_closed(&self) -> bool {
+            false
+        }
+
+        fn call<'a>(&'a self, _: Call<'a>) -> Asked<'a, Bytes> {
+            Box::pin(async { Err(Error::Timeout) })
+        }
+
+        fn open<'a>(&'a self, _: Call<'a>) -> Asked<'a, Box<dyn Conversation>> {
+            Box::pin(async { Ok(Box::new(*self) as Box<dyn Conversation>) })
+        }
+    }
+
+    impl Conversation for Member {
+        fn next_message(&mut self) -> Asked<'_, Bytes> {
+            Box::pin(async {
+                if !self.has_leader {
+                    return Err(Error::status(Code::UNAVAILABLE, "etcdserver: no leader"));
+                }
+                let mut writer = Writer::new();
+                writer.int(2, 7);
+                writer.int(3, 9);
+                Ok(writer.into_bytes().into())
+            })
+        }
+
+        fn say(&self, _: &[u8]) -> bool {
+            true
+        }
+    }
+
+    #[tokio::test]
+    async fn a_member_that_keeps_no_lease_alive_is_left() {
+        let members = ["http://etcd:1", "http://etcd:2"].map(|it| Endpoint::parse(it).unwrap());
+        let client = Client::over(Arc::new(Members), Options::new(members.into())).unwrap();
+        assert!(client.keep_alive(7).await.is_err());
+        assert_eq!(client.keep_alive(7).await, Ok(Lease { id: 7, ttl_s: 9 }));
     }
 }
