@@ -11,8 +11,7 @@ use std::time::Duration;
 use ringgate_fleet::clocks;
 use ringgate_fleet::copy::StateFile;
 use ringgate_fleet::etcd::kv::Range;
-use ringgate_fleet::keyspace::{Name, Place};
-use ringgate_fleet::lease::run::Command;
+use ringgate_fleet::keyspace::Place;
 use ringgate_fleet::lease::{self, Handed, Registration};
 use ringgate_fleet::member::{self, CopyAt, Plan, Seat, TICK, lock};
 use ringgate_fleet::values::{Confirmation, Stored};
@@ -362,19 +361,9 @@ impl Part {
         self.registry.tell(now_ms, &counted, |command| self.member.say(command));
         if now_ms >= self.doubted_ms + DOUBT_EVERY_MS {
             self.doubted_ms = now_ms;
-            self.doubt();
-        }
-    }
-
-    /// Only gateways are mirrored here: whether somebody has deleted what this agent has written is
-    /// asked now and then.
-    fn doubt(&self) {
-        let Plan { keyspace, own, .. } = self.member.plan();
-        let book = self.registry.book();
-        let names = book.all_names().filter_map(Name::new);
-        let keys = names.map(|name| keyspace.key(&Place::Backend(name)));
-        for key in keys.chain([own.clone()]) {
-            self.member.say(Command::Doubt(key));
+            // Only gateways are mirrored here: whether somebody has deleted what this agent has
+            // written is asked now and then.
+            lock(&self.seat).state.doubt_all();
         }
     }
 

@@ -210,6 +210,11 @@ impl MemberState {
     pub fn doubt_own(&mut self) {
         self.in_doubt.insert(self.own.clone());
     }
+
+    /// The same may be so of all that it has registered.
+    pub fn doubt_all(&mut self) {
+        self.in_doubt.extend(self.handed.keys.iter().cloned());
+    }
 }
 
 /// Whether etcd has taken the last write, and the one before.
@@ -321,5 +326,9 @@ mod tests {
         let gone = change(b"/f/truth/backend/arena", None);
         state.see(0, &machine, &[gone.clone(), change(b"/f/truth/backend/other", None)]);
         assert_eq!(state.in_doubt, [gone.key].into(), "what is registered besides");
+        // Where nothing of it is mirrored, all of it is looked at, its own key first.
+        state.handed.keys.push(OWN.into());
+        state.doubt_all();
+        assert!(state.in_doubt.len() == 2 && state.in_doubt.first() == Some(&OWN.into()));
     }
 }
