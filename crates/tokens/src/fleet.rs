@@ -439,9 +439,11 @@ async fn forget(
 /// Gives back what was leased and is not used, and what earlier starts had beyond their promises.
 pub(crate) async fn tidy(shared: Arc<Shared>, client: Client) {
     let before = shared.desk().book().before();
-    let mut has_taken_over = before.is_empty();
+    let (mut has_taken_over, mut has_more) = (before.is_empty(), false);
     loop {
-        tokio::time::sleep(TIDY_EVERY).await;
+        if !has_more {
+            tokio::time::sleep(TIDY_EVERY).await;
+        }
         let now = shared.now();
         if let Some(mut journal) = shared.journal() {
             journal.tidy(now);
@@ -455,6 +457,7 @@ pub(crate) async fn tidy(shared: Arc<Shared>, client: Client) {
             Some(backend) => vec![(backend, 1)],
             None => shared.desk().book_mut().idle(now, IDLE_MS, TIDY_MAX),
         };
+        has_more = next.len() == TIDY_MAX;
         give_up(&shared, &client, next).await;
     }
 }
@@ -495,6 +498,10 @@ async fn give_up(shared: &Shared, client: &Client, blocks: Vec<(Name, u32)>) {
         };
         if !is_decided_already {
             decide(shared, client, &backend, wanted).await;
+        }
+        // The others keep their slots: what is given up is lost before the answer.
+        if shared.desk().undecided().is_some() {
+            break;
         }
     }
 }
