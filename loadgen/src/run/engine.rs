@@ -98,7 +98,7 @@ pub struct Last {
 struct Board {
     /// Nobody is to come any more, and everybody who is there is to leave.
     wind_up: AtomicBool,
-    /// Give up at once.
+    /// One of the threads has failed: give up at once.
     stop: AtomicBool,
     /// Threads whose players have all gone.
     done: AtomicU64,
@@ -166,7 +166,14 @@ impl Team {
             .map(|mut body| {
                 body.clock = clock;
                 let name = format!("loadgen-{}", body.thread);
-                let run = move || body.run();
+                let run = move || {
+                    let ran = body.run();
+                    // The others would wait for it when their players have gone.
+                    if ran.is_err() {
+                        body.board.stop.store(true, Ordering::Relaxed);
+                    }
+                    ran
+                };
                 std::thread::Builder::new()
                     .name(name)
                     .spawn(run)
@@ -190,11 +197,6 @@ impl Team {
     /// have.
     pub fn wind_up(&self) {
         self.board.wind_up.store(true, Ordering::Relaxed);
-    }
-
-    /// Asks the threads to end at once.
-    pub fn stop(&self) {
-        self.board.stop.store(true, Ordering::Relaxed);
     }
 
     /// Once every player has gone: how many datagrams have come since. The threads listen on until
