@@ -2,6 +2,7 @@
 //! system.
 
 use ringgate_core::splitmix::{self, mixed};
+use ringgate_fleet::copy::checksum;
 
 /// A generator (splitmix64).
 #[derive(Clone, Debug)]
@@ -24,8 +25,7 @@ impl Random {
     }
 }
 
-/// A number for a text, the same in every process (FNV-1a, mixed).
+/// A number for a text, the same in every process.
 pub fn of_text(text: &str) -> u64 {
-    let step = |sum: u64, byte: u8| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    mixed(text.bytes().fold(0xcbf2_9ce4_8422_2325, step))
+    mixed(checksum(text.as_bytes()))
 }

@@ -77,11 +77,6 @@ impl Error {
         matches!(self, Self::Status { message, .. } if message.contains("database space exceeded"))
     }
 
-    /// Whether the user who asked may not.
-    pub fn is_denied(&self) -> bool {
-        matches!(self, Self::Status { code: Code::PERMISSION_DENIED, .. })
-    }
-
     /// Whether there is no such lease.
     pub fn is_lease_gone(&self) -> bool {
         matches!(self, Self::Status { code: Code::NOT_FOUND, .. })
