@@ -11,7 +11,7 @@ impl World {
         for gateway in &mut self.gateways {
             gateway.forgets_questions = broken == Break::QuestionsForgotten;
             if broken == Break::BlocksSmall {
-                gateway.file.listeners[0].limits.sessions_per_block = 2;
+                gateway.file.listeners[0].limits.sessions_per_block = 1;
             }
         }
         for server in &mut self.servers {
