@@ -95,23 +95,49 @@ fn a_record_longer_than_any_bundle_is_cut_and_flagged(rig: &mut Rig) {
     assert_eq!((seen[1].0.truncated, &seen[1].1[..]), (false, &b"after"[..]));
 }
 
+/// With nothing or something of ours unread, whether the driver hears of it from a receive or from
+/// a send, and where the peer reads no more but is still there.
 fn a_peer_that_hangs_up_is_reported_once(rig: &mut Rig) {
     let folder = Folder::new();
     let listener = listen(rig, &folder.join(SOCKET));
-    let (link, peer) = join(rig, listener, &folder.join(SOCKET));
-    peer.send(b"last words").expect("sent");
-    drop(peer);
-    let closed = IoEvent::Closed { socket: link };
-    let seen = rig.turn_until(|seen| seen.events.contains(&closed));
-    assert_eq!(seen.datagrams[0].1, b"last words");
-    let mut later = Seen::default();
-    for _ in 0..5 {
-        rig.turn_once(Wait::AtMost(Duration::from_millis(1)), &mut later);
+    for (is_unread, is_sent_to, stays) in [
+        (false, false, false),
+        (true, false, false),
+        (false, true, false),
+        (true, true, false),
+        (true, true, true),
+    ] {
+        let (link, peer) = join(rig, listener, &folder.join(SOCKET));
+        rig.settle();
+        if is_unread {
+            rig.queue(over(link), b"unread");
+            assert_eq!(rig.flush(), []);
+        }
+        for words in [&b"last"[..], b"words"] {
+            peer.send(words).expect("sent");
+        }
+        if stays {
+            peer.shutdown(std::net::Shutdown::Read).expect("connected");
+        }
+        let peer = Some(peer).filter(|_| stays);
+        if is_sent_to {
+            rig.queue(over(link), b"too late");
+            assert_eq!(rig.flush(), [(0, SendFailure::Gone)]);
+        }
+        let closed = IoEvent::Closed { socket: link };
+        let seen = rig.turn_until(|seen| seen.events.contains(&closed));
+        let heard: Vec<_> = seen.datagrams.iter().map(|(_, bytes)| &bytes[..]).collect();
+        assert_eq!(heard, [&b"last"[..], b"words"], "{is_unread} {is_sent_to} {stays}");
+        let mut later = Seen::default();
+        for _ in 0..5 {
+            rig.turn_once(Wait::AtMost(Duration::from_millis(1)), &mut later);
+        }
+        assert_eq!(later.events, []);
+        rig.queue(over(link), b"too late");
+        assert_eq!(rig.flush(), [(0, SendFailure::Gone)]);
+        rig.driver.close(link);
+        drop(peer);
     }
-    assert_eq!(later.events, []);
-    rig.queue(over(link), b"too late");
-    assert_eq!(rig.flush(), [(0, SendFailure::Gone)]);
-    rig.driver.close(link);
     // The listener goes on.
     join(rig, listener, &folder.join(SOCKET));
 }

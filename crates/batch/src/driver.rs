@@ -81,7 +81,8 @@ pub trait Driver {
 pub trait Flush {
     /// Sends every entry of the driver's outgoing batch, those of one target in order, and empties
     /// it. What could not be sent is in [`TxBatch::failures`] afterwards. A socket that has no room
-    /// or is gone takes nothing more in the same flush.
+    /// or is gone takes nothing more in the same flush. The end of a link that fails for anything
+    /// but room is told by a turn, behind what its peer had said until then.
     fn flush(&mut self, tx: &mut TxBatch);
 }
 

@@ -71,8 +71,8 @@ impl Turn<'_> {
     }
 
     /// Seals and sends what there is, and empties the batch. May be called in the middle of a step,
-    /// so it only notes what could not be sent: links that are gone are given up at the end of the
-    /// stage ([`Common::give_up_broken_links`]).
+    /// so it only notes what could not be sent: links that nobody reads are given up at the end of
+    /// the stage ([`Common::give_up_broken_links`]).
     pub(crate) fn submit(&mut self) {
         self.commit_bundles();
         let is_watched = !self.common.captures.is_empty();

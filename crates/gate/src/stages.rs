@@ -99,7 +99,7 @@ impl Fronts {
             // What the process has sent before is read first; its link is given up afterwards.
             IoEvent::Closed { socket } => {
                 if let Role::Link(link) = turn.common.roles.of(socket) {
-                    turn.common.mark_hung_up(link);
+                    turn.common.mark_ended(link);
                 }
             }
             IoEvent::Unreachable { socket, peer } => self.lose_udp_backend(turn, socket, &peer),

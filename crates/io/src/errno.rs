@@ -52,7 +52,8 @@ pub(super) fn of_send(errno: i32) -> SendTrouble {
 pub(super) enum ReceiveTrouble {
     /// Nothing is there.
     Empty,
-    /// A signal came first: the same again.
+    /// A signal came first, or the word that a link's peer has closed with something of ours
+    /// unread: it is told once, before what the peer had sent. The same again.
     Interrupted,
     /// No provided buffer was left, or no memory: again, once there is.
     NoRoom,
@@ -69,7 +70,7 @@ pub(super) enum ReceiveTrouble {
 pub(super) fn of_receive(errno: i32) -> ReceiveTrouble {
     match errno {
         libc::EAGAIN => ReceiveTrouble::Empty,
-        libc::EINTR => ReceiveTrouble::Interrupted,
+        libc::EINTR | libc::ECONNRESET => ReceiveTrouble::Interrupted,
         libc::ENOBUFS | libc::ENOMEM => ReceiveTrouble::NoRoom,
         libc::ECONNREFUSED
         | libc::EHOSTUNREACH
@@ -127,6 +128,7 @@ mod tests {
             "told of a packet that was too big"
         );
         assert_eq!(of_receive(libc::ECONNREFUSED), ReceiveTrouble::Earlier);
+        assert_eq!(of_receive(libc::ECONNRESET), ReceiveTrouble::Interrupted);
         assert!(is_unreachable(libc::ECONNREFUSED) && !is_unreachable(libc::EMSGSIZE));
     }
 }

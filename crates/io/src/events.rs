@@ -10,13 +10,16 @@ use ringgate_batch::{IoEvent, IoStats, RxBatch, SocketId};
 use ringgate_os::{message, notify};
 
 /// Empties a socket's error queue. Each unreachable peer becomes an event, once per row of the
-/// same.
+/// same. A link has no such queue: who asks it for errors is given its next bundle.
 pub(super) fn read_errors<S>(
     id: SocketId,
     socket: &Registered<S>,
     rx: &mut RxBatch,
     stats: &mut IoStats,
 ) {
+    if matches!(socket.kind, SocketKind::Link | SocketKind::LinkListener) {
+        return;
+    }
     for _ in 0..ERRORS_MAX {
         stats.syscalls += 1;
         let read =

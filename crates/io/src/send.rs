@@ -10,6 +10,7 @@
 mod plan;
 
 use std::io::IoSlice;
+use std::net::Shutdown;
 use std::os::fd::AsFd;
 
 use arrayvec::ArrayVec;
@@ -53,10 +54,16 @@ impl Sender {
             if socket.kind == SocketKind::Link && !asked.contains(&queue.socket) {
                 let _ = asked.try_push(queue.socket);
             }
+            let before = failures.len();
             let mut run = Run { plan, tx, failures, stats, saw_earlier: false };
             run.send_all(socket, plan.messages(queue));
             if run.saw_earlier {
                 troubled.push(queue.socket);
+            }
+            let mut failed = failures[before..].iter();
+            if socket.kind == SocketKind::Link && failed.any(|(_, why)| *why != SendFailure::Full) {
+                // Whatever it was, reading comes to an end now, behind what the peer has said.
+                let _ = socket2::SockRef::from(&socket.fd).shutdown(Shutdown::Both);
             }
         }
         stats.tx_failures += failures.len() as u64;

@@ -61,7 +61,7 @@ impl Turn<'_> {
                 .common
                 .links
                 .get_mut(at)
-                .is_some_and(|link| link.hung_up && link.backlog.is_empty())
+                .is_some_and(|link| link.has_ended && link.backlog.is_empty())
             {
                 self.common.lose_link(self.now, at);
             }

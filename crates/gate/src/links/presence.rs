@@ -69,9 +69,9 @@ impl Common {
         }
     }
 
-    pub(crate) fn mark_hung_up(&mut self, link: LinkId) {
+    pub(crate) fn mark_ended(&mut self, link: LinkId) {
         if let Some(link) = self.links.get_mut(link) {
-            link.hung_up = true;
+            (link.hung_up, link.has_ended) = (true, true);
         }
     }
 

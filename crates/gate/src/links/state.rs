@@ -42,6 +42,8 @@ pub(crate) struct Link {
     pub(crate) arbitrates_delivery: bool,
     /// The process is gone; what it has said in its last moments is still being read.
     pub(crate) hung_up: bool,
+    /// Its socket has brought all of that.
+    pub(crate) has_ended: bool,
     /// What it has said and was not looked at yet.
     pub(crate) backlog: Backlog,
     /// Its socket is not read.
@@ -103,6 +105,7 @@ impl Link {
             arbitrates_plain: false,
             arbitrates_delivery: false,
             hung_up: false,
+            has_ended: false,
             backlog: Backlog::default(),
             is_held: false,
             allowance: 0,
@@ -421,6 +424,8 @@ impl Carry for Link {
             arbitrates_plain: _,
             arbitrates_delivery: _,
             hung_up,
+            // Told again, unless it is held.
+            has_ended: _,
             backlog,
             is_held: _,
             // Given anew in each turn.
@@ -460,6 +465,7 @@ impl Carry for Link {
         link.hung_up = bool::read(from)?;
         link.backlog = Backlog::read(from)?;
         link.is_held = !link.backlog.is_empty();
+        link.has_ended = link.hung_up && link.is_held;
         link.unidentified_since_ns = maybe_time::read(from)?;
         link.deferred = Vec::read(from)?;
         let deferred = Frames::new(&link.deferred).map_while(Result::ok);

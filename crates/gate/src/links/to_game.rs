@@ -108,7 +108,8 @@ impl Turn<'_> {
 
 impl Common {
     /// A bundle that the socket did not take. What must not be lost goes back to its link at once,
-    /// before anything else is written to it; a link that is gone stays until the end of the stage.
+    /// before anything else is written to it. A link that is gone stays until the driver tells its
+    /// end: what the process has said before that is still in its socket.
     pub(crate) fn note_refused_bundle(&mut self, link: LinkId, bytes: &[u8], why: SendFailure) {
         self.counters.link_datagrams_out -= 1;
         self.links.has_unsettled = true;
@@ -117,14 +118,15 @@ impl Common {
             return self.undeliver(load_of(bytes), why);
         };
         let lost = refused_by.take_back(bytes);
-        let must_close = why != SendFailure::Full || refused_by.is_unresponsive();
+        refused_by.hung_up |= why != SendFailure::Full;
+        let is_unresponsive = refused_by.is_unresponsive();
         self.undeliver(lost, why);
-        if must_close {
+        if is_unresponsive {
             self.links.broken.push(link);
         }
     }
 
-    /// Gives up the links to which a flush of this stage could not send.
+    /// Gives up the links that a flush of this stage has shown not to be read.
     pub(crate) fn give_up_broken_links(&mut self, now: Now) {
         while let Some(link) = self.links.broken.pop() {
             self.lose_link(now, link);

@@ -192,17 +192,22 @@ fn a_bad_record_in_what_waits_ends_the_link_and_the_rest_is_counted() {
 }
 
 #[test]
-fn a_link_that_breaks_while_it_is_heard_is_given_up_when_the_stage_is_over() {
+fn a_link_that_breaks_while_it_is_heard_is_heard_to_its_end() {
     let (mut rig, game, mut player, session) = one_game();
     rig.obstacles.push((game.link, SendFailure::Gone));
     let up = player.library.payload(rig.now.mono_ns, b"never arrives");
     rig.push(home(1), &up);
     // More answers than one flush takes: the first flush tells that the link is gone.
-    push(&mut rig, &game, &numbered(session, 0..200));
+    push(&mut rig, &game, &numbered(session, 0..400));
     rig.turn();
+    rig.turn();
+    let held = |is_held| Asked::Hold { socket: game.link, is_held };
+    assert_eq!(rig.requests, [held(true), held(false)], "its socket may have more");
+    push(&mut rig, &game, &numbered(session, 400..600));
+    rig.event(IoEvent::Closed { socket: game.link });
     player.receive(&mut rig);
-    assert_eq!(player.got.len(), 200, "what had arrived is heard");
-    assert_eq!(rig.requests, [Asked::Close(game.link)]);
+    assert_eq!(player.got.len(), 600, "what had arrived is heard");
+    assert_eq!(rig.requests.last(), Some(&Asked::Close(game.link)));
     assert_eq!((rig.drops(DropReason::LinkDown), rig.drops(DropReason::LinkEnded)), (1, 0));
 }
 

@@ -544,14 +544,23 @@ fn a_process_that_restarts_within_a_turn_takes_its_name_over() {
     assert!(matches!(heard[..], [Heard::Welcome { .. }, Heard::Opened(_)]), "{heard:?}");
 }
 
+/// The process had ended behind its last words, and a player's payload finds that out first.
 #[test]
-fn a_link_that_breaks_while_it_is_written_to_costs_payloads_only() {
+fn a_link_that_breaks_while_it_is_written_to_is_read_to_its_end() {
     let (mut rig, game) = ready();
     let mut player = Player::connected(&mut rig, home(1), 1);
+    let session = game.guests(&mut rig)[0].session;
     rig.obstacles.push((game.link, SendFailure::Gone));
-    player.send(&mut rig, b"x");
+    for _ in 0..2 {
+        player.send(&mut rig, b"x");
+    }
+    assert!(!is_closed(&rig, &game), "it may have said something");
+    assert_eq!(rig.drops(DropReason::LinkDown), 2);
+    game.say(&mut rig, |writer| writer.payload(session, b"last"));
+    rig.event(IoEvent::Closed { socket: game.link });
     assert!(is_closed(&rig, &game));
-    assert_eq!(rig.drops(DropReason::LinkDown), 1);
+    player.receive(&mut rig);
+    assert_eq!(player.got, [b"last"]);
     rig.obstacles.clear();
     let game = Game::join(&mut rig, "arena");
     player.live(&mut rig, 200);
@@ -626,6 +635,7 @@ fn draining_over_a_full_link_keeps_the_grace_of_its_players() {
     rig.obstacles.push((game.link, SendFailure::Gone));
     rig.mail(Mail::Drain { left_ms: 3000 });
     rig.turn();
+    rig.event(IoEvent::Closed { socket: game.link });
     rig.obstacles.clear();
     player.live(&mut rig, 1500);
     assert!(player.library.is_connected(), "the backend may come back for two seconds");
