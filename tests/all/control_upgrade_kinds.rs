@@ -21,6 +21,7 @@ on_both_drivers!(
     players_of_every_kind_play_on,
     players_play_on_whatever_the_file_says_of_their_backends,
     a_handshake_that_is_half_done_is_finished_with_the_next_process,
+    a_plain_listener_hears_what_begins_as_the_file_says_by_then,
     who_was_denied_stays_out,
     what_is_watched_ends_with_a_word,
     a_listener_that_a_reload_has_taken_away_hinders_no_upgrade,
@@ -314,6 +315,39 @@ fn players_play_on_whatever_the_file_says_of_their_backends(io: Choice) {
     assert_eq!(status["totals"]["sessions_opened"], players as u64);
     assert_eq!(status["conservation"]["holds"], true, "{}", status["conservation"]);
     assert_eq!((fleet.unreal.connections(), fleet.unreal.tally().restarts), (1, 0));
+}
+
+/// The kernel refuses what begins otherwise, by what the process before has told it.
+fn a_plain_listener_hears_what_begins_as_the_file_says_by_then(io: Choice) {
+    let (server, address) = bound([127, 0, 0, 1].into());
+    let _server = Echo::udp(server);
+    let text = |begins_with: &str| {
+        let mut text = config(io);
+        writeln!(
+            text.more,
+            "[[listener]]\nname = \"any\"\nbind = [\"127.0.0.1:0\"]\nprotocol = \"plain\"\n\
+             begins_with = \"{begins_with}\"\nmax_sessions = 20\nbackends = [\"any\"]\n\
+             [[backend]]\nname = \"any\"\nlink = \"udp\"\naddress = \"{address}\"\nslots = 8"
+        );
+        text
+    };
+    let mut line = Line::start(&text("aa"));
+    let status = line.daemon.status();
+    let gateway = status["listeners"][1]["addresses"][0].as_str().expect("bound").to_owned();
+    for (begins_with, first) in [("aa", 0xaa), ("bb", 0xbb), ("", 0xcc), ("dd", 0xdd)] {
+        if begins_with != "aa" {
+            line.daemon.rewrite(&text(begins_with));
+            let (code, said) = line.upgrade();
+            assert_eq!(code, Some(0), "{said}");
+        }
+        let (player, _) = bound([127, 0, 0, 1].into());
+        player.connect(&gateway).expect("loopback");
+        player.set_read_timeout(Some(Duration::from_millis(20))).expect("a timeout");
+        wait_for("an echo", || {
+            player.send(&[first, 1]).expect("loopback takes it");
+            player.recv(&mut [0; 100]).ok()
+        });
+    }
 }
 
 fn a_handshake_that_is_half_done_is_finished_with_the_next_process(io: Choice) {

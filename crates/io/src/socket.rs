@@ -99,12 +99,20 @@ pub fn adopt_player(fd: OwnedFd, options: &UdpOptions<'_>) -> Result<UdpSocket, 
     socket.set_nonblocking(true).map_err(fail)?;
     // It may be the table of the process before by which the kernel goes.
     spread::detach(socket.as_fd());
-    if options.filter.is_none() {
+    change_filter(socket.as_fd(), None);
+    configure(&socket, local, options)?;
+    finish(socket)
+}
+
+/// What may be queued at a socket from now on, whatever that was before. Everything, where there is
+/// no filter or it cannot be attached.
+pub fn change_filter(socket: BorrowedFd<'_>, filter: Option<&Filter>) {
+    let socket = socket2::SockRef::from(&socket);
+    let attached = filter.map(|filter| socket.attach_filter(&filter::compile(filter)));
+    if !matches!(attached, Some(Ok(()))) {
         // It has none where that fails.
         let _ = socket.detach_filter();
     }
-    configure(&socket, local, options)?;
-    finish(socket)
 }
 
 /// The address of a UDP socket; `None` where it is something else.

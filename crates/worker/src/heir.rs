@@ -290,7 +290,9 @@ impl Arriving<'_> {
             let card = given.cards.get(usize::from(arrival.index)).unwrap_or(&none);
             let own = (&counted, card, buckets.as_ref());
             let (mut worker, arrived, tally) = arrival.finish(plan, &setup, clock, own)?;
-            worker.tell_taken_over(u32::try_from(generation).unwrap_or(u32::MAX));
+            let filters = (0..plan.filter.len()).map(ListenerId::at);
+            let filters = filters.map(|at| sockets::filter_of(plan, at)).collect();
+            worker.take_over(u32::try_from(generation).unwrap_or(u32::MAX), filters);
             Ok((worker, arrived, tally))
         })?;
         let mut inheritance = Inheritance {

@@ -17,6 +17,7 @@ use super::shell::Shell;
 use super::sockets;
 use super::stages::Recorder;
 use crate::handover::{CardGiven, SocketRow};
+use ringgate_batch::filter::Filter;
 use ringgate_batch::{Clock, Moment, SocketId};
 use ringgate_core::secret::CookieSecret;
 use ringgate_gate::body::{self, Stage, Surroundings};
@@ -67,6 +68,9 @@ pub(super) struct Worker<D> {
     counted: Counted,
     seat: Option<Seat>,
     buckets: Option<Arc<Buckets>>,
+    /// What its listeners' sockets are to refuse from its first turn on: those have the filters of
+    /// another process, which would have them back where this one does not come to that.
+    filters: Vec<Option<Filter>>,
 }
 
 /// The clocks of this host.
@@ -101,6 +105,7 @@ impl<D: SocketDriver> Turns for Worker<D> {
     fn run(&mut self) -> std::io::Result<()> {
         // Where that is forbidden, waits take longer than they should.
         let _ = notify::end_waits_on_time();
+        self.change_filters();
         while !self.body.gate().is_stopped() {
             let goes_on = match self.stand.call() {
                 Call::None => true,
@@ -150,6 +155,7 @@ impl<D: SocketDriver> Worker<D> {
             counted,
             seat,
             buckets,
+            filters: Vec::new(),
         }
     }
 
@@ -180,9 +186,22 @@ impl<D: SocketDriver> Worker<D> {
         self.body.wait(&self.around, self.housekeeping_at_ns)
     }
 
-    /// Has game processes told, in its first turn, that another process has the gateway.
-    pub(super) fn tell_taken_over(&mut self, generation: u32) {
+    /// Has game processes told, in its first turn, that another process has the gateway, and the
+    /// listeners' sockets refuse what this one does not want.
+    pub(super) fn take_over(&mut self, generation: u32, filters: Vec<Option<Filter>>) {
         self.body.gate_mut().tell_taken_over(generation);
+        self.filters = filters;
+    }
+
+    fn change_filters(&mut self) {
+        let filters = std::mem::take(&mut self.filters);
+        for (id, is) in self.body.gate().sockets() {
+            let SocketUse::Player(listener, _) = is else { continue };
+            // One that only the process before had goes on by its rules.
+            if let (Some(filter), Some(fd)) = (filters.get(listener.index()), self.driver.fd(id)) {
+                socket::change_filter(fd, filter.as_ref());
+            }
+        }
     }
 
     /// Does what it is told between two turns. Returns whether it goes on.
