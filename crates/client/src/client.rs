@@ -52,6 +52,7 @@ impl Client {
     ///
     /// An error is one of the socket or of the system, never of the network.
     pub fn turn(&mut self, wait: Duration) -> io::Result<()> {
+        self.take_held();
         self.send_due();
         if !self.inbox.is_empty() {
             return Ok(());
@@ -63,6 +64,7 @@ impl Client {
             let Some(due_ns) = self.connection.poll_timeout() else { return Ok(()) };
             let wait_ns = end_ns.min(due_ns).saturating_sub(now_ns);
             let has_received = self.receive_all(Duration::from_nanos(wait_ns))?;
+            self.take_held();
             self.send_due();
             if has_received || !self.inbox.is_empty() || self.now_ns() >= end_ns {
                 return Ok(());
@@ -75,7 +77,7 @@ impl Client {
         self.send_due();
     }
 
-    /// What has happened. Messages lie in the client's memory until the next call.
+    /// What has happened. Messages lie in the client's memory until the next [`turn`](Self::turn).
     pub fn poll_event(&mut self) -> Option<Event<'_>> {
         self.inbox.pop()
     }
@@ -183,11 +185,18 @@ impl Client {
         Ok(true)
     }
 
+    /// Takes in what has waited for others. In turns only: the memory of messages that were handed
+    /// out may move.
+    fn take_held(&mut self) {
+        let (now_ns, inbox) = (self.now_ns(), &mut self.inbox);
+        let on_message = |channel, message: &[u8]| inbox.push_message(channel, message);
+        self.connection.handle_held(now_ns, on_message);
+    }
+
     fn send_due(&mut self) {
         let now_ns = self.now_ns();
         self.connection.handle_timeout(now_ns);
-        let Self { connection, sockets, inbox, buffer, unsent, .. } = self;
-        connection.handle_held(now_ns, |channel, message| inbox.push_message(channel, message));
+        let Self { connection, sockets, buffer, unsent, .. } = self;
         while let Some((to, datagram)) = connection.poll_transmit(now_ns, &mut buffer[..]) {
             *unsent += u64::from(!sockets.send(to, datagram));
         }

@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use ringgate_client::{Channel, Connection, Options, State};
+use ringgate_client::{Channel, Client, Connection, Event, Options, State};
 use ringgate_core::delivery;
 use ringgate_os::clock::Clock;
 
@@ -101,6 +101,108 @@ fn a_game_with_a_socket_of_its_own_hears_what_was_overtaken() {
         assert_eq!(game.heard, heard);
     }
 }
+
+/// A relay between a client and its server, which passes on what the test says.
+struct Relay {
+    socket: UdpSocket,
+    server: SocketAddr,
+    player: Option<SocketAddr>,
+}
+
+impl Relay {
+    /// Passes everything on for a moment but long datagrams to the player, and returns those.
+    fn pump(&mut self) -> Vec<Vec<u8>> {
+        let (mut bytes, mut long) = ([0; 2048], Vec::new());
+        while let Ok((len, from)) = self.socket.recv_from(&mut bytes) {
+            let to = if from == self.server { self.player } else { Some(self.server) };
+            self.player = if from == self.server { self.player } else { Some(from) };
+            if from == self.server && len > LONG {
+                long.push(bytes[..len].to_vec());
+            } else if let Some(to) = to {
+                self.socket.send_to(&bytes[..len], to).expect("loopback");
+            }
+        }
+        long
+    }
+
+    fn pass(&self, datagram: &[u8]) {
+        self.socket.send_to(datagram, self.player.expect("it has sent")).expect("loopback");
+    }
+
+    /// The answer to a message, on its way to the player.
+    fn answer(&mut self, client: &mut Client, message: u8) -> Vec<u8> {
+        client.send(Channel::Unreliable(0), &[message; LONG], None).expect("room");
+        client.flush();
+        let clock = Clock::start();
+        loop {
+            assert!(clock.now_ns() < PATIENCE_NS, "no answer");
+            if let Some(answer) = self.pump().pop() {
+                return answer;
+            }
+        }
+    }
+}
+
+fn message_of(event: Option<Event<'_>>) -> Option<u8> {
+    match event {
+        Some(Event::Message(_, message)) => Some(message[0]),
+        _ => None,
+    }
+}
+
+/// What was handed out lies in the client's memory until the next turn, and a game in C is told so.
+#[test]
+fn what_has_waited_is_taken_in_by_turns_alone() {
+    let server = FarEnd::start(4, "");
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    socket.set_read_timeout(Some(Duration::from_millis(1))).expect("a timeout");
+    let token = token(1, &[socket.local_addr().expect("bound"), server.address], 60);
+    let mut relay = Relay { socket, server: server.address, player: None };
+    let waits = delivery::Options { reorder_ns: WAITS_NS, ..Options::default().delivery };
+    let mut client = Client::connect(&token, &Options { delivery: waits }).expect("a socket");
+    while !client.is_connected() {
+        relay.pump();
+        client.turn(Duration::ZERO).expect("a socket that works");
+    }
+    while client.poll_event().is_some() {}
+    let next = |client: &mut Client, relay: &mut Relay| loop {
+        relay.pump();
+        client.turn(Duration::from_millis(1)).expect("a socket that works");
+        if let Some(message) = message_of(client.poll_event()) {
+            return message;
+        }
+    };
+    // One packet comes late, so that the next gap is waited for.
+    let [first, second] = [1, 2].map(|message| relay.answer(&mut client, message));
+    for datagram in [second, first] {
+        relay.pass(&datagram);
+    }
+    assert_eq!(next(&mut client, &mut relay), 2);
+    for round in 1..100 {
+        let [late, early] = [3, 4].map(|message| relay.answer(&mut client, message));
+        relay.pass(&early);
+        let clock = Clock::start();
+        while clock.now_ns() < WAITS_NS / 2 {
+            client.turn(Duration::ZERO).expect("a socket that works");
+        }
+        // On a machine that stood still meanwhile, its time is over.
+        if message_of(client.poll_event()).is_some() {
+            relay.pass(&late);
+            continue;
+        }
+        ringgate_os::clock::sleep(Duration::from_nanos(WAITS_NS));
+        client.send(Channel::Reliable(0), b"so that it stays", None).expect("room");
+        client.flush();
+        client.disconnect_after(Duration::from_mins(1));
+        assert_eq!(message_of(client.poll_event()), None, "round {round}");
+        assert_eq!(next(&mut client, &mut relay), 4);
+        return;
+    }
+    panic!("nothing was waited for");
+}
+
+/// So long a gap is waited for.
+const WAITS_NS: u64 = 100_000_000;
 
 /// Nothing else is as long.
 const LONG: usize = 500;
