@@ -2,6 +2,7 @@
 //! that it means the same by every number.
 
 use std::fmt::Write as _;
+use std::mem::MaybeUninit;
 use std::ops::RangeInclusive;
 use std::process::Command;
 
@@ -9,6 +10,7 @@ use proptest::prelude::RngExt as _;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 use ringgate_batch::Endpoint;
 use ringgate_core::limits::{BUNDLE_BYTES_MAX, PAYLOAD_BYTES_MAX, WORKERS_MAX};
+use ringgate_link::announce::Standing;
 use ringgate_link::bundle::{
     self, Assembly, Channel, CloseReason, Frame, Frames, GoodbyeReason, LONG_PAYLOAD_BYTES_MAX,
     MOVE_BYTES_MAX, MessagePart, MoveRefusal, Offered, Opened, Quality, RecordError,
@@ -18,7 +20,7 @@ use ringgate_link::bundle::{
 use crate::command::{ringgate, run};
 use crate::config_mistakes::KEY;
 use crate::folder::Folder;
-use crate::link_gateway::{Gateway, GatewayLink, opened, opened_plain};
+use crate::link_gateway::{Gateway, GatewayLink, PATIENCE, listen, opened, opened_plain};
 use crate::link_program::{Game, compile};
 
 #[test]
@@ -294,6 +296,20 @@ fn a_program_in_c_has_the_pointers_of_players_who_come_after_a_lost_link() {
         drop(link);
         assert_eq!(game.line(), format!("lost {players}"));
     }
+}
+
+#[test]
+fn a_program_in_c_hears_why_it_is_not_registered_though_nobody_has_read_what_it_said() {
+    let folder = Folder::new();
+    let program = compile(&folder, "tests/all/link_header/announce.c");
+    let listener = listen(&folder.join("announce.sock"));
+    let mut game = Game::start(&program, folder.path(), "arena-1");
+    let (guest, _) = listener.accept().expect("it connects");
+    guest.set_read_timeout(Some(PATIENCE)).expect("timeout");
+    guest.peek(&mut [MaybeUninit::uninit()]).expect("it announces itself");
+    guest.send(&Standing::Unauthorised.encode()).expect("there is room");
+    drop(guest);
+    assert_eq!(game.line(), "the user may not: run as the gateway's, or list this one in fleet.allow_uids");
 }
 
 #[test]

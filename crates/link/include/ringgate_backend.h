@@ -1019,7 +1019,8 @@ static void rg__hear_registration(rg_backend *backend) {
     ssize_t len;
     while (backend->registration >= 0) {
         len = recv(backend->registration, answer, sizeof answer, MSG_DONTWAIT);
-        if (len < 0 && errno == EINTR)
+        /* As on a link: what a gateway has said that did not read us comes after the error. */
+        if (len < 0 && (errno == ECONNRESET || errno == EINTR))
             continue;
         if (len < 0 && errno == EAGAIN)
             return;
