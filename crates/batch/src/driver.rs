@@ -67,7 +67,7 @@ pub trait Driver {
     }
 
     /// Datagrams that the kernel has dropped at a socket: refused by its filter, or its receive
-    /// buffer was full.
+    /// buffer was full. A socket of the kernel counts them in 32 bits, and on from 0.
     fn dropped_at(&self, socket: SocketId) -> u64;
 
     /// What has been counted.

@@ -5,6 +5,7 @@ use super::cmsg::Received;
 use super::errno::{self, ReceiveTrouble};
 use super::interface::SocketKind;
 use super::slots::{SlotSize, Slots};
+use super::socket::drops_since;
 use super::table::Registered;
 use super::{events, sockaddr};
 use ringgate_batch::{Endpoint, IoStats, RxBatch, RxMeta, SocketId};
@@ -53,8 +54,9 @@ impl Arrival<'_> {
     ) {
         let told = Received::decode(self.control);
         if let Some(drops) = told.drops {
-            stats.kernel_drops += u64::from(drops.wrapping_sub(socket.drops));
-            socket.drops = drops;
+            let more = drops_since(socket.drops, drops);
+            stats.kernel_drops += u64::from(more);
+            socket.drops = socket.drops.wrapping_add(more);
         }
         stats.rx_datagrams += 1;
         stats.rx_bytes += self.len as u64;

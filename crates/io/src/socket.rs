@@ -279,6 +279,13 @@ pub fn socket_drops(socket: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(info[DROPS])
 }
 
+/// How many more datagrams a socket has dropped at one look than at an earlier one. A smaller count
+/// is one that the kernel has noted before.
+pub const fn drops_since(earlier: u32, now: u32) -> u32 {
+    let more = now.wrapping_sub(earlier);
+    if more > u32::MAX / 2 { 0 } else { more }
+}
+
 /// The address a UDP socket is bound to.
 pub fn local_address(socket: BorrowedFd<'_>) -> io::Result<SocketAddr> {
     let address = socket2::SockRef::from(&socket).local_addr()?;

@@ -10,7 +10,8 @@ pub(super) struct Counted {
     pub(super) io: IoStats,
     pub(super) turns: u64,
     pub(super) gathers: Gathers,
-    /// Datagrams that the kernel has dropped at players' sockets which have closed.
+    /// Datagrams that the kernel has dropped at players' sockets, but for what those say that are
+    /// open.
     pub(super) dropped: u64,
     /// Of frames past the kernel's sockets.
     pub(super) card: CardCounts,

@@ -441,7 +441,7 @@ impl<D: SocketDriver> Arrival<D> {
         // Up to here the predecessor has heard of them.
         driver.forget_drops();
         let tally = buckets.map(|buckets| spreading::tally(&mut gate, buckets));
-        let (counted, buckets) = (*counted, buckets.map(Arc::clone));
+        let (counted, buckets) = (Some(*counted), buckets.map(Arc::clone));
         let parts = Parts { index, driver, gate, players, counted, seat, buckets };
         let mut worker = Worker::new(shell, parts, clock, plan.spin);
         // Whoever looks before its first turn should see that counters go on.

@@ -520,7 +520,7 @@ impl<'a> Start<'a> {
         sockets::bind_players(plan, &players, &mut driver, &mut gate)?;
         sockets::open_links(plan, index, &mut driver, &mut gate, &mut self.link_paths)?;
         let players = players.into_iter().flatten().collect();
-        let (counted, seat, buckets) = (Counted::default(), None, None);
+        let (counted, seat, buckets) = (None, None, None);
         Ok(Parts { index, driver, gate, players, counted, seat, buckets })
     }
 

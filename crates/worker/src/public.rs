@@ -4,13 +4,14 @@ use super::opened::NewSockets;
 use super::{card, sockets};
 use ringgate_batch::SocketId;
 use ringgate_gate::{BindId, Gate, Phase};
+use ringgate_io::socket::drops_since;
 use ringgate_io::{SocketDriver, SocketKind};
 use ringgate_os::hold_point;
 
 /// The sockets, and what the kernel has dropped at them.
 pub(super) struct PublicSockets {
     open: Vec<Open>,
-    /// Dropped at those that have closed.
+    /// Up to the last look, at those that have closed as well.
     dropped: u64,
     /// Given, but not the gate's yet.
     waiting: Vec<NewSockets>,
@@ -18,34 +19,45 @@ pub(super) struct PublicSockets {
 
 struct Open {
     socket: SocketId,
-    /// As of the last look.
-    dropped: u64,
+    /// What the kernel said at the last look.
+    seen: u32,
 }
 
 impl PublicSockets {
-    /// These, and what was dropped at others before.
-    pub(super) fn new(sockets: Vec<SocketId>, dropped: u64) -> Self {
-        let open = sockets.into_iter().map(|socket| Open { socket, dropped: 0 }).collect();
-        Self { open, dropped, waiting: Vec::new() }
+    /// These, and what the processes before have counted beside what these say. Where there were
+    /// none to go on from, what was dropped at these by now is nobody's.
+    pub(super) fn new(
+        sockets: Vec<SocketId>,
+        before: Option<u64>,
+        driver: &impl SocketDriver,
+    ) -> Self {
+        let seen = |socket| if before.is_some() { 0 } else { driver.dropped_at(socket) as u32 };
+        let open = sockets.into_iter().map(|socket| Open { socket, seen: seen(socket) }).collect();
+        Self { open, dropped: before.unwrap_or_default(), waiting: Vec::new() }
     }
 
-    /// Datagrams that were dropped at sockets which have closed.
-    pub(super) const fn dropped_before(&self) -> u64 {
-        self.dropped
+    /// Datagrams that were dropped at sockets which have closed, or that open ones say no more.
+    pub(super) fn dropped_before(&self) -> u64 {
+        let said = self.open.iter().map(|open| u64::from(open.seen)).sum();
+        self.dropped.saturating_sub(said)
     }
 
     /// Datagrams that the kernel has dropped, at all sockets that there have been.
     pub(super) fn dropped(&mut self, driver: &impl SocketDriver) -> u64 {
-        let gone = &mut self.dropped;
-        self.open.retain_mut(|open| {
-            if driver.fd(open.socket).is_none() {
-                *gone += open.dropped;
-                return false;
-            }
-            open.dropped = driver.dropped_at(open.socket);
+        self.look(|it| driver.fd(it).map(|_| driver.dropped_at(it) as u32))
+    }
+
+    /// Takes in what open sockets say.
+    fn look(&mut self, dropped_at: impl Fn(SocketId) -> Option<u32>) -> u64 {
+        let dropped = &mut self.dropped;
+        self.open.retain_mut(|Open { socket, seen }| {
+            let Some(now) = dropped_at(*socket) else { return false };
+            let more = drops_since(*seen, now);
+            *dropped += u64::from(more);
+            *seen = seen.wrapping_add(more);
             true
         });
-        self.dropped + self.open.iter().map(|open| open.dropped).sum::<u64>()
+        *dropped
     }
 
     /// Takes sockets that were given, and registers those whose listener the gate knows. Returns
@@ -85,7 +97,7 @@ impl PublicSockets {
                         card::serve_by_card(driver, rules, [(id, socket.local)].into_iter());
                     }
                     gate.bind_player_socket(id, listener, BindId::at(bind));
-                    self.open.push(Open { socket: id, dropped: 0 });
+                    self.open.push(Open { socket: id, seen: 0 });
                 }
                 Err(why) => {
                     let (listener, address) =
@@ -102,5 +114,30 @@ impl PublicSockets {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_go_on_where_the_kernels_begins_again_and_from_process_to_process() {
+        let sockets = |dropped| PublicSockets {
+            open: [1, 2].map(|id| Open { socket: SocketId(id), seen: 0 }).into(),
+            dropped,
+            waiting: Vec::new(),
+        };
+        let said = |one: u32| move |it: SocketId| Some(if it.0 == 1 { one } else { 7 });
+        let mut first = sockets(0);
+        assert_eq!(first.look(said(u32::MAX / 2)), (1 << 31) + 6);
+        assert_eq!(first.look(said(u32::MAX - 1)), (1 << 32) + 5);
+        assert_eq!(first.look(said(5)), (1 << 32) + 12);
+        let mut second = sockets(first.dropped_before());
+        assert_eq!(second.look(said(6)), (1 << 32) + 13);
+        // One has closed.
+        let other = |it: SocketId| Some(9).filter(|_| it.0 == 2);
+        assert_eq!(second.look(other), (1 << 32) + 15);
+        assert_eq!(second.dropped_before(), (1 << 32) + 6);
     }
 }

@@ -38,8 +38,8 @@ pub(super) struct Parts<D> {
     pub(super) gate: Gate,
     /// The driver's sockets for players.
     pub(super) players: Vec<SocketId>,
-    /// By the processes before this one.
-    pub(super) counted: Counted,
+    /// By the processes before this one, where it goes on from them.
+    pub(super) counted: Option<Counted>,
     /// Its part of the fleet's interface.
     pub(super) seat: Option<Seat>,
     /// Where sources are given to workers.
@@ -138,6 +138,8 @@ impl<D: SocketDriver> Worker<D> {
         let link = gate.udp_link().and_then(|link| driver.fd(link));
         let link_port = link.and_then(|fd| socket::local_address(fd).ok());
         let pace = Rules::new(sockets::room(&driver, &players));
+        let dropped_before = counted.map(|it| it.dropped);
+        let players = PublicSockets::new(players, dropped_before, &driver);
         Self {
             index,
             link_port: link_port.map(|address| address.port()),
@@ -146,13 +148,13 @@ impl<D: SocketDriver> Worker<D> {
             lanes,
             clock: HostClock(clock),
             around: Around { mailbox, posts: Vec::new(), departures: None, stages },
-            players: PublicSockets::new(players, counted.dropped),
+            players,
             published,
             housekeeping_at_ns: 0,
             stand,
             ahead: Ahead::default(),
             asked: Vec::new(),
-            counted,
+            counted: counted.unwrap_or_default(),
             seat,
             buckets,
             filters: Vec::new(),
