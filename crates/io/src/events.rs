@@ -46,6 +46,8 @@ pub(super) fn accept_all<E: Interface>(
     rx: &mut RxBatch,
 ) -> u64 {
     let mut turned_away = 0;
+    // Another thread may have been quicker when it was given up.
+    reserve.refill();
     for _ in 0..ACCEPTS_MAX {
         let Some(fd) = interface.fd(listener) else { break };
         let (connection, peer) = match socket::accept(fd) {
@@ -101,3 +103,23 @@ const ACCEPTS_MAX: usize = 16;
 
 /// More errors than any turn's sends can have caused.
 const ERRORS_MAX: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mmsg::Mmsg;
+    use crate::options::DriverOptions;
+
+    #[test]
+    fn a_reserve_that_could_not_be_had_again_is_had_once_there_are_descriptors() {
+        let name = format!("ringgate-reserve-{}.sock", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let (mut driver, mut rx) = Mmsg::open(&DriverOptions::default(), None).expect("it opens");
+        let listener = socket::link_listener(&path, 0o600).expect("it listens");
+        let listener = driver.register(listener, SocketKind::LinkListener).expect("room");
+        let mut lost = Reserve { descriptor: None };
+        assert_eq!(accept_all(&mut driver, &mut lost, listener, &mut rx), 0);
+        assert!(lost.descriptor.is_some());
+        std::fs::remove_file(path).expect("our own");
+    }
+}

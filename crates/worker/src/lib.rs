@@ -55,7 +55,6 @@ pub use stages::{Recorder, Stages};
 
 use barrier::Helm;
 use card::Seat;
-use counted::Counted;
 use opened::NewSockets;
 use shell::Shell;
 use spreading::{Spreading, Tally};
