@@ -226,8 +226,9 @@ RGC_API int rgc_disconnect_after(rgc_client *client, int64_t linger_ns);
 #define RGC_FAREWELL_BYTES 201
 RGC_API int rgc_farewell(const rgc_client *client, uint32_t *reason, char *text, size_t text_bytes);
 
-/* 1 or 0: whether messages can be sent; whether it is over, and all events were taken; whether every
-   message on reliable channels has been acknowledged. */
+/* 1 or 0: whether messages can be sent; whether it is over, and all events were taken; whether no
+   message on reliable channels waits to be acknowledged: all were, or their connection has ended,
+   which an RGC_REPORT tells apart. */
 RGC_API int rgc_is_connected(const rgc_client *client);
 RGC_API int rgc_is_finished(const rgc_client *client);
 RGC_API int rgc_has_delivered_all(const rgc_client *client);

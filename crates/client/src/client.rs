@@ -130,7 +130,8 @@ impl Client {
         self.state().is_closed() && self.inbox.is_empty()
     }
 
-    /// Whether every message on a reliable channel has been acknowledged.
+    /// Whether no message on a reliable channel waits to be acknowledged: all were, or their
+    /// connection has ended. Reports tell which.
     pub fn has_delivered_all(&self) -> bool {
         self.connection.has_delivered_all()
     }

@@ -83,7 +83,8 @@ impl Connection {
         self.session.message_bytes_max(channel)
     }
 
-    /// Whether every message on a reliable channel has been acknowledged.
+    /// Whether no message on a reliable channel waits to be acknowledged: all were, or their
+    /// connection has ended. Reports tell which.
     pub fn has_delivered_all(&self) -> bool {
         self.session.has_delivered_all()
     }

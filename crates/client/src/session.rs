@@ -127,7 +127,8 @@ impl Session {
         self.end.as_ref().map_or(0, |end| end.message_bytes_max(channel))
     }
 
-    /// Whether every message on a reliable channel has been acknowledged.
+    /// Whether no message on a reliable channel waits to be acknowledged: all were, or their
+    /// connection has ended. Reports tell which.
     pub fn has_delivered_all(&self) -> bool {
         self.quality().is_none_or(|quality| quality.reliable_bytes == 0)
     }

@@ -21,7 +21,9 @@ fn a_server_that_is_silent_or_says_goodbye_is_followed_by_the_next() {
     client.send(Channel::Reliable(0), &vec![1; 60_000], Some(1)).expect("there is room");
     client.send(Channel::Unreliable(0), &[1; 1000], Some(2)).expect("there is room");
     servers[0].order(Order::Kick);
+    assert!(!client.has_delivered_all());
     heard.until(&mut client, |heard| heard.connected == 2);
+    assert!(client.has_delivered_all() && !heard.reports[&1], "who waits does not wait for ever");
     assert_eq!((heard.next_server, client.server()), (2, addresses[2]));
     assert_eq!(heard.reports.len(), 2, "each has its report, whichever it is");
     client.send(Channel::Reliable(0), b"again", Some(3)).expect("there is room");
