@@ -191,6 +191,23 @@ fn the_snapshot_example_tells_everyone_about_everyone() {
         players.sort();
         assert_eq!(players, [[0, 0, 0, 0, 1, 1, 1, 1], [1, 0, 0, 0, 2, 2, 2, 2]]);
     }
+    // An operator may move anybody, and the next one's snapshots are not for who is gone.
+    let [gone, next] = [1, 2].map(|serial| links[0].session(serial));
+    links[0].send(|writer| {
+        assert!(writer.moved(gone, 7));
+        assert!(writer.opened(&opened(next, &[0; USER_DATA_BYTES])));
+    });
+    loop {
+        let bundle = links[0].receive().expect("a snapshot");
+        let mut snapshots = ToGateway::read(&bundle).filter_map(|record| match record {
+            Ok(ToGateway::Multicast { sessions, .. }) => Some(sessions.iter().collect::<Vec<_>>()),
+            _ => None,
+        });
+        if let Some(sessions) = snapshots.find(|sessions| sessions.contains(&next)) {
+            assert_eq!(sessions, [next]);
+            return;
+        }
+    }
 }
 
 #[test]

@@ -66,6 +66,7 @@ sealed class Match {
             backend.Send(e.Session, e.Bytes);
             break;
         case Kind.Closed:
+        case Kind.Moved: // to another process: as gone from here as one who has left
             players.Remove(e.Session);
             Console.WriteLine("{0} players", players.Count);
             isOver = players.Count == 0;

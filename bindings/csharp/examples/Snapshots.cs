@@ -60,6 +60,7 @@ sealed class Snapshots {
                 Array.Copy(e.Bytes.Array, e.Bytes.Offset, player.State, 0, 4);
             break;
         case Kind.Closed:
+        case Kind.Moved: // to another process: as gone from here as one who has left
             players.Remove(e.Session);
             break;
         case Kind.LinkLost:

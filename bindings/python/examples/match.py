@@ -32,7 +32,8 @@ class Match:
                 self.backend.send(event.session, event.bytes)
             except SendError:
                 pass  # A full link drops the answer, as the internet would; stats count it.
-        elif event.kind == Kind.CLOSED:
+        elif event.kind in (Kind.CLOSED, Kind.MOVED):
+            # One who was moved is another process's, and as gone as one who has left.
             self.players.discard(event.session)
             print(len(self.players), "players")
             self.is_over = not self.players

@@ -30,7 +30,8 @@ class World:
                 backend.close_session(event.session, CloseReason.REFUSED)
         elif event.kind == Kind.PAYLOAD and event.session in self.players and len(event.bytes) >= 4:
             self.players[event.session] = (self.players[event.session][0], event.bytes[:4])
-        elif event.kind == Kind.CLOSED:
+        elif event.kind in (Kind.CLOSED, Kind.MOVED):
+            # One who was moved is another process's, and as gone as one who has left.
             self.players.pop(event.session, None)
         elif event.kind == Kind.LINK_LOST:
             gone = [session for session in self.players if worker_of(session) == event.worker]

@@ -135,7 +135,7 @@ impl World {
                 self.ways.round_trips_us += u64::from(quality.round_trip_us);
                 self.ways.losses_per_mille += u64::from(quality.loss_per_mille);
             }
-            Event::Closed { session, .. } => {
+            Event::Closed { session, .. } | Event::Moved { session, .. } => {
                 self.players.remove(&session).iter().for_each(|player| self.books.close(player));
             }
             Event::LinkLost { worker, .. } => {

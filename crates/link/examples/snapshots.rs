@@ -66,7 +66,8 @@ impl World {
                     player.state = *state;
                 }
             }
-            Event::Closed { session, .. } => {
+            // One who was moved is another process's, and as gone as one who has left.
+            Event::Closed { session, .. } | Event::Moved { session, .. } => {
                 self.players.remove(&session);
             }
             Event::LinkLost { worker, .. } => {

@@ -118,18 +118,19 @@ fn the_snapshot_example_tells_a_player_about_itself() {
     let link = Linked::start("snapshots");
     link.let_in(false);
     link.send(|writer| writer.payload(SESSION, &[7; 10]));
-    loop {
-        let bundle = link.receive();
-        let Some(Ok(ToGateway::Multicast { sessions, bytes })) = ToGateway::read(&bundle).next()
-        else {
-            panic!("no snapshot: {bundle:?}")
-        };
-        assert!(sessions.iter().eq([SESSION]));
-        // The tick's number, then slot and state; the first ones may be from before the payload.
-        if bytes[4..] == [5, 0, 0, 0, 7, 7, 7, 7] {
-            return;
-        }
-    }
+    // The tick's number, then slot and state; the first ones may be from before the payload.
+    link.wait_for_snapshot(|sessions, bytes| {
+        assert_eq!(sessions, [SESSION]);
+        bytes[4..] == [5, 0, 0, 0, 7, 7, 7, 7]
+    });
+    // An operator may move anybody.
+    let other = Opened { session: SessionId::new(0, 10), ..opened(false) };
+    link.send(|writer| writer.moved(SESSION, 1) && writer.opened(&other));
+    link.wait_for_snapshot(|sessions, _| {
+        let is_later = sessions.contains(&other.session);
+        assert!(!is_later || sessions == [other.session], "{sessions:?}");
+        is_later
+    });
 }
 
 #[test]
@@ -207,6 +208,23 @@ fn the_message_example_sends_a_level_for_each_order_and_snapshots_beside_them() 
 }
 
 impl Linked {
+    /// Takes what comes until a snapshot is such a one.
+    fn wait_for_snapshot(&self, is_such: impl Fn(&[SessionId], &[u8]) -> bool) {
+        loop {
+            let bundle = self.receive();
+            let mut snapshots = ToGateway::read(&bundle).filter_map(|record| match record {
+                Ok(ToGateway::Multicast { sessions, bytes }) => {
+                    Some(is_such(&sessions.iter().collect::<Vec<_>>(), bytes))
+                }
+                Ok(ToGateway::Confirm { session: SESSION }) => None,
+                other => panic!("no snapshot: {other:?}"),
+            });
+            if snapshots.any(|is_such| is_such) {
+                return;
+            }
+        }
+    }
+
     /// Takes what comes until that level is whole.
     fn wait_for_level(&self, number: u32) {
         let (mut level, mut has_snapshot) = (Vec::new(), false);

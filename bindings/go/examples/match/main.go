@@ -82,7 +82,8 @@ func (m *match) handle(event *ringgate.Event) error {
 	case ringgate.Payload:
 		// A full link drops the answer, as the internet would; Stats count it.
 		_ = m.backend.Send(event.Session, event.Bytes)
-	case ringgate.Closed:
+	case ringgate.Closed, ringgate.Moved:
+		// One who was moved is another process's, and as gone as one who has left.
 		delete(m.players, event.Session)
 		fmt.Println(len(m.players), "players")
 		m.isOver = len(m.players) == 0

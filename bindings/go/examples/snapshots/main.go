@@ -73,7 +73,8 @@ func (w *world) handle(backend *ringgate.Backend, event *ringgate.Event) {
 		if p := w.players[event.Session]; p != nil && len(event.Bytes) >= 4 {
 			copy(p.state[:], event.Bytes)
 		}
-	case ringgate.Closed:
+	case ringgate.Closed, ringgate.Moved:
+		// One who was moved is another process's, and as gone as one who has left.
 		delete(w.players, event.Session)
 	case ringgate.LinkLost:
 		for session := range w.players {

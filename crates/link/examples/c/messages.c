@@ -200,6 +200,7 @@ static void handle(struct world *world, rg_backend *backend, const struct rg_eve
         world->losses_per_mille += event->loss_per_mille;
         break;
     case RG_CLOSED:
+    case RG_MOVED:
         remove_player(world, event->session);
         break;
     case RG_LINK_LOST:

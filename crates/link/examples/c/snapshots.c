@@ -74,6 +74,7 @@ static void handle(struct world *world, rg_backend *backend, const struct rg_eve
             memcpy(world->states[at], event->bytes, 4);
         break;
     case RG_CLOSED:
+    case RG_MOVED: /* to another process: as gone from here as one who has left */
         if (at < world->players)
             remove_at(world, at);
         break;
