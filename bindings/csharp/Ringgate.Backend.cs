@@ -221,8 +221,12 @@ namespace Ringgate {
         /// <summary>The same for so long at most: not at all below zero, which is a deadline that has
         /// passed, and as long as the library can for what it has no number for.</summary>
         public bool Wait(TimeSpan timeout) {
-            long ticks = Math.Max(0, timeout.Ticks);
-            return Found(Native.rg_wait(handle, ticks > long.MaxValue / 100 ? long.MaxValue : ticks * 100));
+            return Found(Native.rg_wait(handle, Nanoseconds(timeout)));
+        }
+
+        static long Nanoseconds(TimeSpan time) {
+            long ticks = Math.Max(0, time.Ticks);
+            return ticks > long.MaxValue / 100 ? long.MaxValue : ticks * 100;
         }
 
         static bool Found(int found) {
@@ -460,6 +464,10 @@ namespace Ringgate {
         /// <summary>Sends what was taken: one datagram for each link, more only where one is too small.</summary>
         public void Flush() { Native.rg_flush(handle); }
 
+        /// <summary>The same, and waits for at most so long until all of it has left. Returns how many datagrams
+        /// have not: a process that ends before there are none takes them along, closes included.</summary>
+        public long FlushFor(TimeSpan wait) { return (long)Native.rg_flush_for(handle, Nanoseconds(wait)); }
+
         /// <summary>Whether the links to all workers are up.</summary>
         public bool IsUp { get { return Native.rg_is_up(handle) != 0; } }
 
@@ -575,6 +583,7 @@ namespace Ringgate {
         [DllImport(Library)] internal static extern IntPtr rg_move_refusal_text(uint reason);
         [DllImport(Library)] internal static extern uint rg_ping(IntPtr backend);
         [DllImport(Library)] internal static extern void rg_flush(IntPtr backend);
+        [DllImport(Library)] internal static extern UIntPtr rg_flush_for(IntPtr backend, long waitNs);
         [DllImport(Library)] internal static extern int rg_is_up(IntPtr backend);
         [DllImport(Library)] internal static extern void rg_stats_sized(IntPtr backend, Stats* stats, UIntPtr bytes);
         [DllImport(Library, SetLastError = true)] internal static extern int rg_announce_sized(IntPtr backend, Announcement* announcement, UIntPtr bytes);

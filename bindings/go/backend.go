@@ -861,6 +861,22 @@ func (b *Backend) Flush() {
 	}
 }
 
+// FlushFor does the same, and waits for at most so long until all of it has left. It returns how
+// many datagrams have not: a process that ends before there are none takes them along, ends of
+// sessions included.
+func (b *Backend) FlushFor(wait time.Duration) int {
+	for start := time.Now(); ; time.Sleep(time.Millisecond) {
+		waiting, isFull := 0, false
+		for _, l := range b.links {
+			isFull = !l.sendAll(&b.stats) || isFull
+			waiting += len(l.bundles)
+		}
+		if !isFull || time.Since(start) >= wait {
+			return waiting
+		}
+	}
+}
+
 // Announce registers this process with the fleet of its gateway, which leads players to it from then
 // on, and says anew what it is whenever that has changed: its state, its players. It stays
 // registered as long as it runs, and a gateway that restarts is told again. Costs a message to the

@@ -320,6 +320,20 @@ func TestAFullLinkRefusesPayloadsAndKeepsEnds(t *testing.T) {
 	if stats := b.Stats(); closed != ends || payloads != stats.PayloadsTaken || stats.PayloadsLinkFull != uint64(refused)+1 {
 		t.Fatalf("%d ends, %d payloads, %+v", closed, payloads, stats)
 	}
+	// Before it ends, a process waits until all of it has left.
+	for b.Send(5, full) == nil {
+	}
+	if b.FlushFor(0) == 0 {
+		t.Fatal("nobody has read it")
+	}
+	go func() {
+		for err := error(nil); err == nil; {
+			_, err = l.connection.Read(make([]byte, BundleBytesMax+1))
+		}
+	}()
+	if waiting := b.FlushFor(time.Minute); waiting != 0 {
+		t.Fatalf("%d datagrams wait", waiting)
+	}
 }
 
 func TestAnEchoAllocatesNothing(t *testing.T) {

@@ -238,7 +238,15 @@ func (l *link) pushLate(write func(*bundle) bool) {
 
 // Sends what waits, as far as the kernel has room.
 func (l *link) flush(stats *Stats, arrivals chan<- arrival) {
-	for len(l.bundles) > 0 && l.socket != nil && !l.isSendBroken && !l.awaitsRoom {
+	if !l.awaitsRoom && !l.sendAll(stats) {
+		l.awaitsRoom = true
+		go l.awaitRoom(l.socket, arrivals)
+	}
+}
+
+// The same. False where the kernel has no room for the rest.
+func (l *link) sendAll(stats *Stats) bool {
+	for len(l.bundles) > 0 && l.socket != nil && !l.isSendBroken {
 		front := l.bundles[0]
 		switch err := l.socket.send(front.bytes[:front.length]); {
 		case err == nil:
@@ -246,14 +254,14 @@ func (l *link) flush(stats *Stats, arrivals chan<- arrival) {
 			stats.BundlesSent++
 			l.pop()
 		case isFull(err):
-			l.awaitsRoom = true
-			go l.awaitRoom(l.socket, arrivals)
+			return false
 		default:
 			// Whatever it was, reading now comes to an end, and with it the link.
 			l.isSendBroken = true
 			l.socket.shutDown()
 		}
 	}
+	return true
 }
 
 func (l *link) pop() {

@@ -329,6 +329,7 @@ def _load(path):
         "rg_move_refusal_text": (text, [number]),
         "rg_ping": (number, [handle]),
         "rg_flush": (None, [handle]),
+        "rg_flush_for": (size, [handle, ctypes.c_int64]),
         "rg_is_up": (ctypes.c_int, [handle]),
         "rg_stats_sized": (None, [handle, stats, size]),
         "rg_announce_sized": (ctypes.c_int, [handle, ctypes.POINTER(_Announcement), size]),
@@ -564,6 +565,11 @@ class Backend:
     def flush(self):
         """Sends what was taken: one datagram for each link, more only where one is too small."""
         self._library.rg_flush(self._handle)
+
+    def flush_for(self, wait):
+        """The same, and waits for at most so many seconds until all of it has left. Returns how many datagrams
+        have not: a process that ends before there are none takes them along, closes included."""
+        return self._library.rg_flush_for(self._handle, max(0, _nanoseconds(wait)))
 
     @property
     def is_up(self):

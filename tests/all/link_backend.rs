@@ -424,6 +424,26 @@ fn a_full_link_refuses_payloads_keeps_closes_and_leaves_the_other_alone() {
 }
 
 #[test]
+fn a_process_that_ends_waits_until_all_that_it_has_said_has_left() {
+    let (_dir, _gateway, mut links, mut backend) = connected(1);
+    let link = links.remove(0);
+    for serial in 1..=3000 {
+        let (session, linger) = (link.session(serial), Duration::from_secs(1));
+        let closed =
+            backend.outbox().close_after(session, CloseReason::Kicked, linger, &[b'x'; 200]);
+        closed.expect("the link is up");
+    }
+    assert!(backend.flush_for(Duration::ZERO) > 0);
+    let reader = std::thread::spawn(move || {
+        let bundles = std::iter::from_fn(|| link.receive());
+        bundles.map(|bundle| ToGateway::read(&bundle).count()).sum::<usize>()
+    });
+    assert_eq!(backend.flush_for(PATIENCE), 0);
+    drop(backend);
+    assert_eq!(reader.join().expect("it only reads"), 3000);
+}
+
+#[test]
 fn a_restarted_gateway_is_found_again_with_other_workers() {
     let (dir, gateway, links, mut backend) = connected(2);
     let session = links[0].session(1);

@@ -244,6 +244,13 @@ fn a_full_link_in_c_refuses_payloads_and_keeps_closes() {
     // Refused: two without a link, two of the multicast; the last send of the loop, one of the
     // multicast.
     assert_eq!(game.line(), format!("{0} {0} 0 4 2", payloads + 2));
+    // Before it ends, it waits until all of it has left.
+    assert_eq!(game.line(), "1");
+    let mut closed = 0;
+    while closed < 3000 {
+        closed += ToGateway::read(&links[0].receive().expect("more to come")).count();
+    }
+    assert_eq!(game.line(), "0");
     game.end();
 }
 
@@ -326,7 +333,10 @@ fn a_program_in_c_hears_why_it_is_not_registered_though_nobody_has_read_what_it_
     guest.peek(&mut [MaybeUninit::uninit()]).expect("it announces itself");
     guest.send(&Standing::Unauthorised.encode()).expect("there is room");
     drop(guest);
-    assert_eq!(game.line(), "the user may not: run as the gateway's, or list this one in fleet.allow_uids");
+    assert_eq!(
+        game.line(),
+        "the user may not: run as the gateway's, or list this one in fleet.allow_uids"
+    );
 }
 
 #[test]

@@ -443,6 +443,11 @@ RG_API unsigned rg_ping(rg_backend *backend);
    link does not take waits for the next flush. */
 RG_API void rg_flush(rg_backend *backend);
 
+/* The same, and waits for at most so long until all of it has left, not at all for 0 and below.
+   How many datagrams have not: a process that ends before there are none takes them along, closes
+   included. */
+RG_API size_t rg_flush_for(rg_backend *backend, int64_t wait_ns);
+
 /* Whether the links to all workers are up. */
 RG_API int rg_is_up(const rg_backend *backend);
 RG_API void rg_stats_sized(const rg_backend *backend, struct rg_stats *stats, size_t stats_bytes);
@@ -2491,6 +2496,24 @@ void rg_flush(rg_backend *backend) {
         rg__tell_intake(backend, &backend->links[worker]);
         rg__flush_link(backend, &backend->links[worker]);
         rg__watch_for_room(backend, &backend->links[worker]);
+    }
+}
+
+size_t rg_flush_for(rg_backend *backend, int64_t wait_ns) {
+    const int64_t start_ns = rg__now_ns();
+    const struct timespec pause = {0, 1000000};
+    for (;;) {
+        size_t waiting = 0;
+        unsigned worker;
+        int is_awaited = 0;
+        rg_flush(backend);
+        for (worker = 0; backend != NULL && worker < backend->links_len; worker++) {
+            waiting += backend->links[worker].bundles_len;
+            is_awaited |= backend->links[worker].is_watched_for_room;
+        }
+        if (!is_awaited || rg__now_ns() - start_ns >= wait_ns)
+            return waiting;
+        (void)nanosleep(&pause, NULL);
     }
 }
 

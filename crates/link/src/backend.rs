@@ -216,6 +216,21 @@ impl Backend {
         }
     }
 
+    /// Flushes, and waits for at most so long until all of it has left. Returns how many datagrams
+    /// have not: a process that ends before there are none takes them along, closes included.
+    pub fn flush_for(&mut self, wait: Duration) -> usize {
+        let start_ns = self.clock.now_ns();
+        loop {
+            self.flush();
+            let links = &self.outbox.links;
+            let waited = Duration::from_nanos(self.clock.now_ns() - start_ns);
+            if waited >= wait || !links.iter().any(Link::is_watched_for_room) {
+                return links.iter().map(Link::waiting).sum();
+            }
+            clock::sleep(FLUSH_EVERY.min(wait.saturating_sub(waited)));
+        }
+    }
+
     /// Flushes, then waits until [`poll`](Self::poll) has something to do, or for as long as
     /// `timeout` says. Returns whether there is something; a signal ends the wait early.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<bool> {
@@ -367,6 +382,9 @@ const QUEUE_BUNDLES_MIN: usize =
 
 /// A gateway that restarts is back within a few of these.
 const BACKOFF_MIN: Duration = Duration::from_millis(50);
+
+/// How soon it is looked again whether there is room, by a process that waits for nothing else.
+const FLUSH_EVERY: Duration = Duration::from_millis(1);
 
 /// An operator who fixes the configuration does not wait longer than this.
 const BACKOFF_MAX: Duration = Duration::from_secs(2);

@@ -51,6 +51,10 @@ int main(int argc, char **argv) {
            (unsigned long long)stats.payloads_sent, (unsigned long long)stats.payloads_lost,
            (unsigned long long)stats.payloads_link_down,
            (unsigned long long)stats.payloads_link_full);
+    for (serial = 1; serial <= 3000; serial++)
+        rg_close_session_after(backend, serial, RG_CLOSE_FINISHED, 0, payload, 200);
+    printf("%d\n", rg_flush_for(backend, 0) > 0);
+    printf("%u\n", (unsigned)rg_flush_for(backend, INT64_C(20000000000)));
     rg_free(backend);
     return 0;
 }

@@ -285,6 +285,11 @@ impl Link {
         }
     }
 
+    /// How many datagrams wait to be sent, at the least.
+    pub(super) fn waiting(&self) -> usize {
+        self.queue.waiting().filter(|part| !part.is_empty()).count()
+    }
+
     /// Whether the last flush left something for when there is room.
     pub(super) const fn is_watched_for_room(&self) -> bool {
         self.is_watched_for_room
