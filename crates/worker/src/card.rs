@@ -216,8 +216,8 @@ fn give_up_rights() {
 
 impl FleetCard {
     /// Frames for the listeners' sockets go to the workers from now on, or from the first
-    /// [`change`](Self::change) on, and what changes is followed. Each driver serves the queue of
-    /// its place.
+    /// [`change`](Self::change) on: up to that the process that has given it says which. What
+    /// changes is followed. Each driver serves the queue of its place.
     pub(super) fn begin(
         &mut self,
         addresses: &[Vec<SocketAddr>],
@@ -231,7 +231,7 @@ impl FleetCard {
                 self.base.give_queue(queue, *driver).map_err(fail)?;
             }
         }
-        if self.is_given || serves_now {
+        if serves_now {
             self.base.serve(self.bound(addresses)).map_err(fail)?;
         }
         let name = interface.clone();

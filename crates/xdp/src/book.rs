@@ -26,21 +26,22 @@ struct Entries {
     /// Where sockets are bound.
     bound: Vec<SocketAddr>,
     snapshot: Snapshot,
-    told: HashSet<Ours>,
+    /// `None` where another process tells the program, up to when this one serves.
+    told: Option<HashSet<Ours>>,
 }
 
 impl Book {
     /// For an interface on which a program runs, or will.
     pub fn new(program: Arc<Program>, interface: u32) -> Self {
-        Self { program, interface, entries: Mutex::default() }
+        let entries = Entries { told: Some(HashSet::new()), ..Entries::default() };
+        Self { program, interface, entries: Mutex::new(entries) }
     }
 
-    /// For a program that was told already: what is not right any more is taken back with the first
-    /// change.
-    pub fn adopt(program: Arc<Program>, interface: u32, snapshot: Snapshot) -> io::Result<Self> {
-        let told = program.all()?.into_iter().collect();
-        let entries = Mutex::new(Entries { told, snapshot, bound: Vec::new() });
-        Ok(Self { program, interface, entries })
+    /// For a program that another process tells until this one [serves](Self::serve): what is not
+    /// right any more is taken back then.
+    pub fn adopt(program: Arc<Program>, interface: u32, snapshot: Snapshot) -> Self {
+        let entries = Entries { snapshot, ..Entries::default() };
+        Self { program, interface, entries: Mutex::new(entries) }
     }
 
     /// What it tells.
@@ -52,6 +53,9 @@ impl Book {
     pub fn serve(&self, bound: Vec<SocketAddr>) -> io::Result<()> {
         let mut entries = self.entries();
         entries.bound = bound;
+        if entries.told.is_none() {
+            entries.told = Some(self.program.all()?.into_iter().collect());
+        }
         self.tell(&mut entries)
     }
 
@@ -64,7 +68,7 @@ impl Book {
 
     /// How many addresses there are that frames can be for, each with a port and a VLAN.
     pub fn len(&self) -> usize {
-        self.entries().told.len()
+        self.entries().told.as_ref().map_or(0, HashSet::len)
     }
 
     /// Whether there is none.
@@ -72,21 +76,26 @@ impl Book {
         self.len() == 0
     }
 
-    /// What has gone goes first, so that there is room.
+    /// What has gone goes first, so that there is room. All of it is tried; what has failed is
+    /// tried again with the next change.
     fn tell(&self, entries: &mut Entries) -> io::Result<()> {
-        let wanted = wanted(&entries.bound, &entries.snapshot, self.interface);
-        let gone: Vec<_> = entries.told.difference(&wanted).copied().collect();
-        for ours in gone {
-            self.program.remove(&ours)?;
-            entries.told.remove(&ours);
-        }
+        let Entries { bound, snapshot, told: Some(told) } = entries else { return Ok(()) };
+        let wanted = wanted(bound, snapshot, self.interface);
+        let mut outcome = Ok(());
+        let mut has_worked = |done: io::Result<()>| {
+            let is_done = done.is_ok();
+            if outcome.is_ok() {
+                outcome = done;
+            }
+            is_done
+        };
+        told.retain(|ours| wanted.contains(ours) || !has_worked(self.program.remove(ours)));
         for ours in wanted {
-            if !entries.told.contains(&ours) {
-                self.program.add(&ours)?;
-                entries.told.insert(ours);
+            if !told.contains(&ours) && has_worked(self.program.add(&ours)) {
+                told.insert(ours);
             }
         }
-        Ok(())
+        outcome
     }
 
     fn entries(&self) -> MutexGuard<'_, Entries> {
@@ -162,6 +171,45 @@ mod tests {
             ],
             ..Snapshot::default()
         }
+    }
+
+    /// The VLANs and ports that a program was told, in order.
+    fn told(book: &Book) -> Vec<(u16, u16)> {
+        let all = book.program().all().expect("it can be asked");
+        let mut all: Vec<_> = all.iter().map(|it| (it.vlan, it.port)).collect();
+        all.sort_unstable();
+        all
+    }
+
+    #[test]
+    fn of_two_processes_the_one_that_serves_tells_the_program_and_each_bears_the_other() {
+        let program = match Program::load([2, 0, 0, 0, 0, 1], 1) {
+            Ok(program) => program,
+            Err(why) => {
+                let is_required = std::env::var_os("REQUIRE_XDP").is_some_and(|value| value == "1");
+                assert!(!is_required, "REQUIRE_XDP=1, but: {why}");
+                return eprintln!("SKIPPED: {why}");
+            }
+        };
+        let given = program.given().expect("descriptors are left");
+        let first = Book::new(Arc::new(program), 3);
+        let at = |ports: &[u16]| ports.iter().map(|port| ([0; 4], *port).into()).collect();
+        first.renew(snapshot()).expect("nothing to tell");
+        first.serve(at(&[8, 9])).expect("room");
+        let program = Program::adopt(given, 1).expect("as it was given");
+        let second = Book::adopt(Arc::new(program), 3, snapshot());
+        // It follows what changes, and does not know yet what it will serve.
+        second.renew(snapshot()).expect("nothing to tell");
+        assert_eq!(told(&first), [(0, 8), (0, 9), (7, 8), (7, 9)]);
+        second.serve(at(&[9, 10])).expect("room");
+        assert_eq!(told(&first), [(0, 9), (0, 10), (7, 9), (7, 10)]);
+        // An address goes, and both take it out.
+        let mut fewer = snapshot();
+        fewer.addresses.retain(|it| it.interface != 4);
+        second.renew(fewer.clone()).expect("it was there");
+        first.renew(fewer).expect("it is not there, which is what is wanted");
+        first.serve(at(&[11])).expect("of these, 8 was taken out already");
+        assert_eq!(told(&first), [(0, 10), (0, 11)]);
     }
 
     fn found(bound: &[&str]) -> Vec<(u16, IpAddr, u16)> {

@@ -110,9 +110,12 @@ impl Program {
         self.ours.set(&key_of(ours), 1)
     }
 
-    /// And these no longer.
+    /// And these no longer. Another process that has the program may have said so before.
     pub fn remove(&self, ours: &Ours) -> io::Result<()> {
-        self.ours.remove(&key_of(ours))
+        match self.ours.remove(&key_of(ours)) {
+            Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed,
+        }
     }
 
     /// Frames of ours that come in on this queue go to this socket from now on.

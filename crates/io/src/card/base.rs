@@ -96,7 +96,7 @@ impl CardBase {
         let prepared = Prepared::new(link.index)?;
         let program = Arc::new(Program::adopt(tables, queues)?);
         let snapshot = prepared.snapshot().clone();
-        let book = Book::adopt(Arc::clone(&program), link.index, snapshot)?;
+        let book = Book::adopt(Arc::clone(&program), link.index, snapshot);
         Ok(Self {
             choice: choice.clone(),
             link,
