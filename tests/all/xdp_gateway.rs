@@ -189,6 +189,10 @@ fn what_cannot_be_had_is_refused_with_a_sentence_or_falls_back() {
         assert!(said.contains(wanted), "{table}: {said}");
     }
     let fallback = "io = \"xdp\"\nxdp = { interface = \"wire7\", fallback = true }\n";
+    let mut two = text(&pair, fallback);
+    two.gateway = "workers = 2\npin = false\nworkers_awake = \"auto\"\n".to_owned();
+    let why = Daemon::start(&two).status()["why_all_awake"].clone();
+    assert!(why.is_null(), "no frames come to workers by queues: {why}");
     let daemon = Daemon::start(&text(&pair, fallback));
     assert!(!daemon.ready.contains("xdp"), "{}", daemon.ready);
     assert!(daemon.log().contains("players are served by sockets"), "{}", daemon.log());

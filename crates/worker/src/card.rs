@@ -97,6 +97,19 @@ impl Start<'_> {
         let adopted = adopt_drivers(self.plan, row, fds)?;
         Ok(self.note_drivers(adopted))
     }
+
+    /// Before there are threads: this one, and all that it will start, need the rights no more that
+    /// the interface took, and large buffers of sockets beside it.
+    pub(super) fn give_up_rights(&self) {
+        let rights = [Capability::NetAdmin, Capability::NetRaw, Capability::Bpf];
+        if self.plan.card.is_some()
+            && let Err(why) = capabilities::give_up(&rights)
+        {
+            tracing::warn!(
+                "the rights that io = \"xdp\" takes at the start could not be given up: {why}"
+            );
+        }
+    }
 }
 
 /// The drivers of all workers, with the interface where one is asked for and can be had.
@@ -105,9 +118,7 @@ fn open_drivers(plan: &Plan) -> Result<(Vec<AnyDriver>, Option<FleetCard>), Star
     let by_sockets =
         || (0..plan.workers).map(|_| io::open(plan.io, &options)).collect::<Result<Vec<_>, _>>();
     let Some(wanted) = &plan.card else { return Ok((by_sockets()?, None)) };
-    let opened = open_card(plan, wanted, &options);
-    give_up_rights();
-    match opened {
+    match open_card(plan, wanted, &options) {
         Ok((drivers, card)) => Ok((drivers, Some(card))),
         Err(why) if wanted.fallback => {
             tracing::warn!(
@@ -165,9 +176,7 @@ fn adopt_drivers(
     if !(is_same && is_whole) {
         return open_drivers(plan);
     }
-    let adopted = adopt_card(plan, wanted, row, fds)?;
-    give_up_rights();
-    Ok(adopted)
+    adopt_card(plan, wanted, row, fds)
 }
 
 fn adopt_card(
@@ -203,16 +212,6 @@ fn choice_of(row: &CardRow) -> Option<CardChoice> {
 
 /// What holds the program, and its tables.
 const FIRST_FDS: usize = 4;
-
-/// This thread, and all that it will start, need them no more.
-fn give_up_rights() {
-    let rights = [Capability::NetAdmin, Capability::NetRaw, Capability::Bpf];
-    if let Err(why) = capabilities::give_up(&rights) {
-        tracing::warn!(
-            "the rights that io = \"xdp\" takes at the start could not be given up: {why}"
-        );
-    }
-}
 
 impl FleetCard {
     /// Frames for the listeners' sockets go to the workers from now on, or from the first

@@ -138,9 +138,10 @@ impl<'a> Heir<'a> {
             Some(_) => (Vec::new(), card),
             None => (card, Vec::new()),
         };
-        start.prepare_spread(facts.spread.as_ref(), spread);
         let drivers = start.adopt_drivers(facts.card.as_ref(), card);
         let drivers = drivers.map_err(|why| why.to_string())?;
+        start.prepare_spread(facts.spread.as_ref(), spread);
+        start.give_up_rights();
         if let Some(card) = &start.card {
             card.serve_more(leaving.iter().map(|(_, row)| row.by_card));
         }

@@ -175,8 +175,9 @@ impl Fleet {
         let drivers = start.drivers()?;
         let parts = (0..).zip(drivers).map(|(index, driver)| start.parts(index, driver));
         let mut parts = parts.collect::<Result<Vec<_>, _>>()?;
-        start.begin_card(&mut parts)?;
         start.spread(&mut parts);
+        start.give_up_rights();
+        start.begin_card(&mut parts)?;
         let shells: Vec<_> =
             parts.iter().map(|parts| Shell::new(&parts.driver, start.clock)).collect();
         let facts = parts.first().map(|it| (it.driver.name(), it.gate.aead().kernel().name()));

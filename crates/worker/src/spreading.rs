@@ -345,7 +345,7 @@ impl Start<'_> {
             return None;
         }
         let by_card = "frames come to workers by the queues of an interface (io = \"xdp\")";
-        Some(if plan.card.is_some() { Err(by_card.to_owned()) } else { Ok(()) })
+        Some(if self.card.is_some() { Err(by_card.to_owned()) } else { Ok(()) })
     }
 
     /// Has the kernel spread newcomers over the workers that are awake, from the first one on.
@@ -390,7 +390,7 @@ impl Start<'_> {
     pub(super) fn prepare_spread(&mut self, given: Option<&SpreadRow>, fds: Vec<OwnedFd>) {
         let plan = self.plan;
         let count = self.addresses.iter().map(Vec::len).sum();
-        let adopt = |row: &SpreadRow| match &plan.card {
+        let adopt = |row: &SpreadRow| match &self.card {
             None => Spreading::adopt(fds, row, &self.addresses, plan.narrows).map(Some),
             // The kernel goes on asking the table, and nobody writes it.
             Some(_) => Ok(None),
