@@ -7,6 +7,7 @@ pub(super) mod successor;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use crate::control::{Control, Joining, Settings, plan};
 use ringgate_gate::Setup;
 use ringgate_io::{StartError, socket};
 use ringgate_link::announce::ANNOUNCE_SOCKET;
+use ringgate_os::capabilities::{self, Capability};
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::overflows::Overflows;
 use ringgate_os::process;
@@ -67,6 +69,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let _ = clock::boot_id();
     let mut config = config;
     let mut patience = Duration::ZERO;
+    let rights = RIGHTS.map(capabilities::has);
     let predecessor = if args.take_over {
         successor::find(args.predecessor_on_stdin, &config.gateway.run_dir)?
     } else {
@@ -90,8 +93,14 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let admin = config.admin.as_ref().map(|admin| admin.bind);
     let store = std::env::var("NOTIFY_SOCKET").ok().and_then(|it| Store::connect(&it).ok());
     let mut kept = Kept::sort(stored, &plan, store.as_ref());
-    let claim = || Ports::claim(&plan, admin, &mut kept);
-    let ports = patiently(patience, StartError::is_in_use, claim).map_err(Failure::failed)?;
+    let mut claim = || Ports::claim(&plan, admin, &mut kept);
+    let mut claim = || patiently(patience, StartError::is_in_use, &mut claim);
+    let mut ports = claim().map_err(Failure::failed)?;
+    if rights != RIGHTS.map(capabilities::has) {
+        drop(ports);
+        begin_again(&program);
+        ports = claim().map_err(Failure::failed)?;
+    }
     make_folders(&config, plan.run_dir.is_some())?;
     let run_dir = config.gateway.run_dir.clone();
     let state = state::open(&config.gateway)?;
@@ -141,6 +150,21 @@ fn tell_driver(fleet: &Fleet) {
     if let Some(why) = fleet.why_unrestricted() {
         tracing::warn!("this kernel does not restrict the workers' rings to their requests: {why}");
     }
+}
+
+/// What a start takes rights for was had as a successor, and the rights were given up: the same
+/// program in this one's place has them again, where it is root's. Returns where that cannot be.
+fn begin_again(program: &Program) {
+    let args = program.args.iter().filter(|it| is_ours(it));
+    let why = if process::effective_uid() == 0 {
+        std::process::Command::new(&program.path).args(args).exec()
+    } else {
+        io::ErrorKind::PermissionDenied.into()
+    };
+    tracing::warn!(
+        "rights that only a start has were given up: what takes them (io = \"xdp\", workers_awake = \"auto\") \
+         takes a restart: {why}"
+    );
 }
 
 /// What a gateway starts with, in a fleet or alone.
@@ -195,12 +219,20 @@ pub(super) fn program() -> Result<Program, Failure> {
     let path = asked.map_or_else(std::env::current_exe, Ok);
     let path = path
         .map_err(|why| Failure::failed(format_args!("cannot tell where this program is: {why}")))?;
-    let ours =
-        |argument: &OsString| *argument != *"--take-over" && *argument != *"--predecessor-on-stdin";
-    let mut args: Vec<_> = std::env::args_os().skip(1).filter(ours).collect();
-    args.extend(["--take-over", "--predecessor-on-stdin"].map(OsString::from));
+    let mut args: Vec<_> = std::env::args_os().skip(1).filter(is_ours).collect();
+    args.extend(SUCCESSOR_ARGS.map(OsString::from));
     Ok(Program { path, args })
 }
+
+/// Whether an argument is one of a process that takes over from nobody, too.
+fn is_ours(argument: &OsString) -> bool {
+    !SUCCESSOR_ARGS.iter().any(|of_successor| *argument == **of_successor)
+}
+
+const SUCCESSOR_ARGS: [&str; 2] = ["--take-over", "--predecessor-on-stdin"];
+
+/// What a start may take, and gives up once it has what it took them for.
+const RIGHTS: [Capability; 3] = [Capability::NetAdmin, Capability::NetRaw, Capability::Bpf];
 
 /// Makes the folders that the config names. Without links, `run_dir` holds only the control socket,
 /// which the daemon can do without ([`open_socket`] says so), as it can without histograms (who
