@@ -117,7 +117,9 @@ fn wanted(bound: &[SocketAddr], snapshot: &Snapshot, interface: u32) -> HashSet<
         })
         .collect();
     let mut ours = HashSet::new();
-    for address in &snapshot.addresses {
+    // One of the link only is the kernel's: answers from there need their interface.
+    let is_of_link = |ip| matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
+    for address in snapshot.addresses.iter().filter(|it| !is_of_link(it.ip)) {
         let own: Vec<u16> =
             vlans.iter().filter(|(at, _)| *at == address.interface).map(|(_, it)| *it).collect();
         for socket in bound.iter().filter(|it| it.is_ipv4() == address.ip.is_ipv4()) {
@@ -165,6 +167,7 @@ mod tests {
                 address(1, "192.0.2.100"),
                 address(3, "192.0.2.1"),
                 address(3, "2001:db8::1"),
+                address(3, "fe80::1"),
                 address(4, "192.0.2.7"),
                 address(5, "192.0.2.5"),
                 address(6, "192.0.2.8"),
@@ -233,7 +236,7 @@ mod tests {
     #[test]
     fn a_wildcard_takes_what_the_interface_has_in_its_vlan() {
         assert_eq!(found(&["0.0.0.0:9"]), [(0, ip("192.0.2.1"), 9), (7, ip("192.0.2.7"), 9)]);
-        assert_eq!(found(&["[::]:9"]), [(0, ip("2001:db8::1"), 9)]);
+        assert_eq!(found(&["[::]:9"]), [(0, ip("2001:db8::1"), 9)], "not what is of the link only");
     }
 
     #[test]

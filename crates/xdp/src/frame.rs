@@ -8,6 +8,7 @@
 //! What the interface's program has passed to us is checked again: the program may have been
 //! replaced, and nobody but us looks at checksums.
 
+use std::net::Ipv6Addr;
 use std::ops::Range;
 
 use crate::checksum::Sum;
@@ -41,7 +42,8 @@ pub struct Arrived {
 pub enum Refusal {
     /// Not UDP in plain IPv4 or IPv6, or shorter than it says.
     Shape,
-    /// A source that no host can have: the unspecified address, a loopback or a multicast one.
+    /// A source that no host can have, the unspecified address, a loopback or a multicast one; or
+    /// one that is an address on its link only.
     Source,
     /// The header's checksum or the datagram's is wrong.
     Checksum,
@@ -105,8 +107,10 @@ fn parse_v6(packet: &[u8]) -> Result<Packet<'_>, Refusal> {
     let udp = rest.get(..len).ok_or(Refusal::Shape)?;
     let [source, own] =
         [8, 24].map(|at| *header[at..].first_chunk::<16>().expect("sixteen bytes each"));
-    // Unspecified, loopback, and IPv4 in the guise of IPv6, which would be another player.
-    if source[0] == 0xff || source[..8] == [0; 8] {
+    // Unspecified, loopback, and IPv4 in the guise of IPv6, which would be another player; and of
+    // the link only, which nobody can answer without its interface.
+    let is_of_link = Ipv6Addr::from(source).is_unicast_link_local();
+    if source[0] == 0xff || source[..8] == [0; 8] || is_of_link {
         return Err(Refusal::Source);
     }
     let addresses = Sum::default().add(&header[8..]);

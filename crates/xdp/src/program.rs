@@ -352,6 +352,11 @@ fn v6(it: &mut Assembler) {
     it.jump_if(If::Equal, R2, 0xff, "pass");
     it.load(Size::Double, R2, R9, 8);
     it.jump_if(If::Equal, R2, 0, "pass");
+    // Nor from an address that is one on its interface only.
+    it.load(Size::Half, R2, R9, 8);
+    it.from_network(R2);
+    it.and(R2, 0xffc0);
+    it.jump_if(If::Equal, R2, 0xfe80, "pass");
     // It must have a checksum.
     it.load(Size::Half, R2, R9, 46);
     it.jump_if(If::Equal, R2, 0, "pass");

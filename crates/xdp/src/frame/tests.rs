@@ -111,7 +111,9 @@ fn sources_that_no_host_has_are_refused() {
     mapped[10..].copy_from_slice(&[0xff, 0xff, 127, 0, 0, 1]);
     let mut loopback = [0; 16];
     loopback[15] = 1;
-    for ip in [[0; 16], loopback, mapped, [0xff; 16]] {
+    let mut of_link = loopback;
+    of_link[..2].copy_from_slice(&[0xfe, 0xbf]);
+    for ip in [[0; 16], loopback, mapped, [0xff; 16], of_link] {
         let leaving = Leaving { local: LocalIp::v6(ip, 0), ..v6() };
         assert_eq!(parse(&frame_of(&leaving, b"x")), Err(Refusal::Source), "{ip:?}");
     }

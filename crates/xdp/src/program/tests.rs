@@ -159,6 +159,7 @@ fn what_is_odd_is_the_kernels() {
         ("another address, IPv6", with(&v6, &[(53, 2)])),
         ("another port, IPv6", with(&v6, &[(57, 0x41)])),
         ("from a group, IPv6", with(&v6, &[(22, 0xff)])),
+        ("from the link only, IPv6", with(&v6, &[(22, 0xfe), (23, 0xbf)])),
         ("from loopback, IPv6", with(&v6, &[(22, 0), (23, 0), (24, 0), (25, 0)])),
         ("no checksum", with(&v6, &[(60, 0), (61, 0)])),
         ("longer than the frame, IPv6", with(&v6, &[(18, 9), (58, 9)])),
