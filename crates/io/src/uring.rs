@@ -43,7 +43,7 @@ use io_uring::types::{CancelBuilder, Fd, Fixed};
 
 use self::buf_ring::BufRing;
 use self::header::Headers;
-use self::op::{Handle, Op};
+use self::op::{Asked, Handle, Op};
 use self::receiving::{Receiving, State, patience};
 use self::ring::{Entered, Ring};
 use super::bell::Bell;
@@ -312,10 +312,12 @@ impl Uring {
                 Op::Bell => self.hear_bell(rx),
                 Op::Listen => self.accept(id, rx),
                 Op::Beside => self.beside_is_polled = false,
-                Op::Receive(size) => self.handle_receive(size, id, &completion, rx),
+                Op::Receive(size, asked) => {
+                    self.handle_receive((size, asked), id, &completion, rx);
+                }
                 // The receive behind it is cancelled and does not say so: where a success is not
                 // reported, what hangs on a failure is not either.
-                Op::Wait => self.receive_ended(id, -libc::ECANCELED, rx),
+                Op::Wait => self.receive_ended(id, Asked::BehindWait, -libc::ECANCELED, rx),
             }
         }
     }
@@ -342,7 +344,7 @@ impl Uring {
 
     fn handle_receive(
         &mut self,
-        size: SlotSize,
+        (size, asked): (SlotSize, Asked),
         id: SocketId,
         completion: &cqueue::Entry,
         rx: &mut RxBatch,
@@ -353,7 +355,7 @@ impl Uring {
             self.deliver(size, slot, id, completion.result(), rx);
         }
         if !cqueue::more(completion.flags()) {
-            self.receive_ended(id, completion.result(), rx);
+            self.receive_ended(id, asked, completion.result(), rx);
         }
     }
 
@@ -373,7 +375,7 @@ impl Uring {
         unsafe { arrival.lend(&self.slots, (id, socket), rx, &mut self.stats) };
     }
 
-    fn receive_ended(&mut self, id: SocketId, result: i32, rx: &mut RxBatch) {
+    fn receive_ended(&mut self, id: SocketId, asked: Asked, result: i32, rx: &mut RxBatch) {
         let Some(socket) = self.table.get_mut(id) else { return };
         let Receiving { state, count, .. } = socket.state;
         let next = match result {
@@ -384,6 +386,8 @@ impl Uring {
         self.stats.rx_restarts += u64::from(next == Next::Again && state != State::Ended);
         match (state, next) {
             (_, Next::Ended) => self.end(id, rx),
+            // Of an earlier turn, by completions that came late: another one is behind a wait.
+            (State::Armed, _) if asked == Asked::ByTurn => {}
             (State::Armed, _) if socket.state.is_held => socket.state.state = State::Held,
             (State::Armed, _) => {
                 let is_empty = result == -libc::EAGAIN;

@@ -23,8 +23,8 @@ pub(super) const FLAGS: squeue::Flags = squeue::Flags::FIXED_FILE
 pub(super) enum Op {
     /// The bell has rung.
     Bell,
-    /// A receive brought a datagram, or has ended.
-    Receive(SlotSize),
+    /// A receive brought a datagram, or has ended: one of a turn, or one behind a wait.
+    Receive(SlotSize, Asked),
     /// A wait in front of a receive has failed; its success is not reported.
     Wait,
     /// A process knocks at a listener.
@@ -33,15 +33,24 @@ pub(super) enum Op {
     Beside,
 }
 
+/// What a receive was asked for by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    ByTurn,
+    BehindWait,
+}
+
 impl Op {
     pub(super) const fn tag(self, id: SocketId) -> u64 {
         let op = match self {
             Self::Bell => 0_u64,
-            Self::Receive(SlotSize::Small) => 1,
-            Self::Receive(SlotSize::Large) => 2,
+            Self::Receive(SlotSize::Small, Asked::ByTurn) => 1,
+            Self::Receive(SlotSize::Large, Asked::ByTurn) => 2,
             Self::Wait => 3,
             Self::Listen => 4,
             Self::Beside => 5,
+            Self::Receive(SlotSize::Small, Asked::BehindWait) => 6,
+            Self::Receive(SlotSize::Large, Asked::BehindWait) => 7,
         };
         op << 32 | id.0 as u64
     }
@@ -49,10 +58,12 @@ impl Op {
     pub(super) const fn of_tag(tag: u64) -> (Self, SocketId) {
         let op = match tag >> 32 {
             0 => Self::Bell,
-            1 => Self::Receive(SlotSize::Small),
-            2 => Self::Receive(SlotSize::Large),
+            1 => Self::Receive(SlotSize::Small, Asked::ByTurn),
+            2 => Self::Receive(SlotSize::Large, Asked::ByTurn),
             3 => Self::Wait,
             4 => Self::Listen,
+            6 => Self::Receive(SlotSize::Small, Asked::BehindWait),
+            7 => Self::Receive(SlotSize::Large, Asked::BehindWait),
             _ => Self::Beside,
         };
         (op, SocketId(tag as u32))
@@ -94,7 +105,7 @@ pub(super) fn drain(
     let group = group_of(size);
     let flags = libc::MSG_DONTWAIT as u32;
     on!(handle, fd => opcode::RecvMsgMulti::new(fd, header, group).flags(flags).build())
-        .user_data(Op::Receive(size).tag(id))
+        .user_data(Op::Receive(size, Asked::ByTurn).tag(id))
 }
 
 /// Waits until there is something, then takes it: one chain, so that waking up and receiving are
@@ -108,7 +119,8 @@ pub(super) fn wait_and_drain(
     let wait = poll(handle)
         .flags(squeue::Flags::IO_LINK | squeue::Flags::SKIP_SUCCESS)
         .user_data(Op::Wait.tag(id));
-    [wait, drain(handle, size, header, id)]
+    let behind = Op::Receive(size, Asked::BehindWait).tag(id);
+    [wait, drain(handle, size, header, id).user_data(behind)]
 }
 
 /// Waits until a process knocks.
@@ -137,9 +149,10 @@ mod tests {
     #[test]
     fn tags_come_back_as_they_went() {
         use SlotSize::{Large, Small};
-        for op in
-            [Op::Bell, Op::Receive(Small), Op::Receive(Large), Op::Wait, Op::Listen, Op::Beside]
-        {
+        let receives = [Asked::ByTurn, Asked::BehindWait]
+            .map(|asked| [Small, Large].map(|size| Op::Receive(size, asked)));
+        let others = [Op::Bell, Op::Wait, Op::Listen, Op::Beside];
+        for op in receives.into_iter().flatten().chain(others) {
             for id in [0, 1, u32::MAX] {
                 assert_eq!(Op::of_tag(op.tag(SocketId(id))), (op, SocketId(id)));
             }

@@ -227,3 +227,19 @@ fn a_ring_lets_go_of_everything_and_of_nothing() {
     assert!(rx.is_empty(), "it stays in the socket");
     assert_eq!(receive(&mut driver, &mut rx, 1).len(), 1);
 }
+
+#[test]
+fn a_turns_receive_that_ends_late_does_not_end_the_wait_for_more() {
+    if ring_is_missing() {
+        return;
+    }
+    let (mut driver, mut rx) = Uring::open(&DriverOptions::default(), None).expect("opens");
+    let (id, address) = player(&mut driver);
+    driver.turn(&mut rx, Wait::AtMost(Duration::from_millis(1))).expect("armed now");
+    let arms = driver.stats().rx_arms;
+    driver.receive_ended(id, Asked::ByTurn, -libc::EAGAIN, &mut rx);
+    driver.receive_ended(id, Asked::ByTurn, -libc::ENOBUFS, &mut rx);
+    assert_eq!((driver.stats().rx_arms, driver.drained.len()), (arms, 0));
+    UdpSocket::bind("127.0.0.1:0").expect("loopback").send_to(&[7], address).expect("sent");
+    assert_eq!(receive(&mut driver, &mut rx, 1), [(id, 7)]);
+}
