@@ -226,17 +226,6 @@ pub struct Step {
 }
 
 impl Step {
-    /// How many players the thread should have at a moment of the phase.
-    pub fn target(&self, at_ns: u64) -> u32 {
-        let elapsed = at_ns.saturating_sub(self.start_ns);
-        if elapsed >= self.spread_ns {
-            return self.to;
-        }
-        let change = i64::from(self.to) - i64::from(self.from);
-        let part = i128::from(change) * i128::from(elapsed) / i128::from(self.spread_ns);
-        (i64::from(self.from) + part as i64) as u32
-    }
-
     /// When the `nth` change (from 1) of so many players is due.
     pub fn change_at_ns(&self, nth: u32) -> u64 {
         let changes = self.to.abs_diff(self.from).max(1);
@@ -248,11 +237,6 @@ impl Plan {
     /// The most players there are at a time, those who are on their way out aside.
     pub fn players_max(&self) -> u32 {
         self.steps.iter().map(|step| step.from.max(step.to)).max().unwrap_or(0)
-    }
-
-    /// When the last phase ends.
-    pub fn end_ns(&self) -> u64 {
-        self.steps.last().map_or(0, |step| step.end_ns)
     }
 }
 
@@ -296,10 +280,10 @@ mod tests {
         let plan = scenario.plan(0, 2);
         let levels: Vec<_> = plan.steps.iter().map(|step| (step.from, step.to)).collect();
         assert_eq!(levels, [(0, 500), (500, 1500), (500, 500), (500, 0)]);
-        assert_eq!(plan.steps[0].target(5_000_000_000), 250);
-        assert_eq!(plan.steps[1].target(10_000_000_000), 1500);
+        assert_eq!(plan.steps[0].change_at_ns(250), 5_000_000_000);
         assert_eq!(plan.steps[2].churn_ns, Some(200_000_000));
-        assert_eq!((plan.steps[3].target(22_000_000_000), plan.end_ns()), (250, 24_000_000_000));
+        assert_eq!(plan.steps[3].change_at_ns(250), 22_000_000_000);
+        assert_eq!(plan.steps[3].end_ns, 24_000_000_000);
         assert_eq!(scenario.phase_at(12.5), Some((1, 0.5)));
         assert_eq!(scenario.phase_at(24.0), None);
         assert_eq!((scenario.impair.pkt_lag, scenario.impair.pkt_loss), (50.0, 2.5), "in any case");
@@ -317,9 +301,7 @@ mod tests {
         let step = Scenario::parse(FILE).expect("valid").plan(0, 1).steps[0].clone();
         assert_eq!(step.change_at_ns(1), 10_000_000);
         assert_eq!(step.change_at_ns(1000), 10_000_000_000);
-        for nth in [1, 2, 500, 999, 1000] {
-            assert_eq!(step.target(step.change_at_ns(nth)), nth);
-        }
+        assert_eq!(step.change_at_ns(500), 5_000_000_000);
     }
 
     #[test]
