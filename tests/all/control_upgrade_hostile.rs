@@ -93,29 +93,6 @@ fn killed_at(io: &str, step: &str, is_predecessor: bool) {
     }
 }
 
-/// It has given up what a start takes rights for, and is what it was told to be all the same.
-#[test]
-fn a_successor_that_starts_afresh_has_what_only_a_start_can_have() {
-    if !is_root() {
-        return;
-    }
-    let mut text = text("mmsg");
-    text.gateway.push_str("workers_awake = \"auto\"\n");
-    let mut line = Line::start_in_parts(&text, |_| ());
-    let _game = Game::start(&line.daemon, "arena");
-    line.daemon.ready();
-    let why_all_awake = |line: &Line| line.daemon.status()["why_all_awake"].clone();
-    let before = why_all_awake(&line);
-    let (first, mut hold) = (line.daemon.id(), None);
-    let second = line.come(|command| hold = Some(Hold::at(command, "gateway-takes Read")));
-    let mut hold = hold.expect("it is held");
-    assert_eq!(hold.reached(), second);
-    kill(first);
-    hold.release();
-    assert_eq!((line.pid(), line.generation()), (second, 1));
-    assert_eq!(why_all_awake(&line), before);
-}
-
 #[test]
 fn the_command_says_who_has_the_gateway_where_that_dies_once_it_has_given_all() {
     let mut hold = None;

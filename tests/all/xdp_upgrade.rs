@@ -4,16 +4,20 @@
 use std::collections::HashSet;
 use std::io::Read;
 use std::net::{SocketAddr, UdpSocket};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ringgate_os::clock;
 
+use crate::command::Ending;
 use crate::control_rig::{KEY_HEX, token, wait_for};
 use crate::gateway_rig::Player;
+use crate::hold::Hold;
 use crate::netns::{self, Staying};
-use crate::xdp_rig::{GATEWAY, Host, NETCODE_PORT, PLAIN_PORT, unbound};
+use crate::upgrade_rig::kill;
+use crate::xdp_rig::{GATEWAY, Host, NETCODE_PORT, PLAIN_PORT, unbound, within};
 
 #[test]
 fn players_in_frames_play_on_while_the_gateway_is_handed_over() {
@@ -50,6 +54,29 @@ fn players_in_frames_play_on_while_the_gateway_is_handed_over() {
         (addresses(&host) >= known).then_some(())
     });
     host.plays_plain(GATEWAY);
+}
+
+/// It has given up the rights that frames take, and serves in frames as any process that starts.
+#[test]
+fn a_successor_that_has_to_start_afresh_serves_in_frames() {
+    let Some(host) = Host::start() else { return };
+    let config = host.daemon.folder.join("gate.toml");
+    let config = config.to_str().expect("text");
+    let mut command = within(&host.pair.gateway, &["run", "--config", config, "--take-over"]);
+    let log = host.daemon.folder.join("successor.log");
+    command.stdout(Stdio::null()).stderr(std::fs::File::create(&log).expect("a log"));
+    let mut hold = Hold::at(&mut command, "gateway-takes Read");
+    let _second = Ending(command.spawn().expect("the binary was built"));
+    let second = hold.reached();
+    kill(host.daemon.id());
+    hold.release();
+    let log = || std::fs::read_to_string(&log).unwrap_or_default();
+    let status = wait_for("the next process", || {
+        let status = host.daemon.status();
+        (status["pid"] == second).then_some(status)
+    });
+    assert_eq!(status["generation"], 1, "{}", log());
+    assert_eq!(host.shown()["mode"], "copy", "{}", log());
 }
 
 /// Sends a number each millisecond to the plain listener and in a netcode session, until its input
