@@ -226,13 +226,8 @@ impl Registration {
         self.lacks_space
     }
 
-    /// What a successor has to know.
-    pub fn hand_over(self) -> Handed {
-        self.handed()
-    }
-
-    /// The same, while this one goes on: for a hand-over that may still fail. With keys of which it
-    /// is not certain that they stand: one that nobody named any more would stand for ever.
+    /// What a successor has to know. With keys of which it is not certain that they stand: one that
+    /// nobody named any more would stand for ever.
     pub fn handed(&self) -> Handed {
         let may_stand = |item: &Item| !matches!(item.standing, Standing::Taken { .. });
         let keys = self.items.iter().filter(|(_, item)| may_stand(item));

@@ -241,7 +241,7 @@ fn a_successor_keeps_what_it_names_and_lets_go_of_the_rest() {
     let (mut registration, mut server) = registered();
     registration.set("l".into(), "old".into());
     settle(&mut registration, &mut server, 1);
-    let mut successor = Registration::adopt(TTL_S, 2, registration.hand_over());
+    let mut successor = Registration::adopt(TTL_S, 2, registration.handed());
     successor.set("k".into(), "one".into());
     settle(&mut successor, &mut server, 2);
     assert_eq!((server.value("k"), server.value("l")), (Some(&b"one"[..]), None));
@@ -393,7 +393,7 @@ fn what_goes_is_told_by_its_owner_in_the_transaction_that_removes_it() {
         registration.remove(&name);
         settle(&mut registration, &mut server, 6 + round);
         if round == 150 {
-            registration = Registration::adopt(TTL_S, 2, registration.hand_over());
+            registration = Registration::adopt(TTL_S, 2, registration.handed());
             let keyspace = Keyspace::new("/f").expect("a prefix");
             registration.vouch_with(Words::new(keyspace, fleet_key(), 1_000_000));
             registration.set(backend("two"), r#"{"v":1}"#.into());

@@ -157,7 +157,7 @@ async fn a_successor_adopts_the_lease_and_nobody_sees_the_change() {
     first.is_written().await;
     let before = client.range(&Range::one(KEY)).await.unwrap();
     drop(first.commands);
-    let handed = first.task.await.unwrap().hand_over();
+    let handed = first.task.await.unwrap().handed();
     assert_eq!(handed.keys, [KEY]);
     let adopted = Registration::adopt(TTL_S, 2, handed);
     let second = Registered::with(etcd.client(), adopted, "two");
