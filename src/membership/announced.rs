@@ -471,7 +471,7 @@ impl Book {
     }
 
     /// Everybody who is spoken for.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub(crate) fn all_names(&self) -> impl Iterator<Item = &str> {
         self.rows.keys().map(String::as_str)
     }
