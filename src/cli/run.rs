@@ -20,7 +20,7 @@ use crate::control::{Control, Joining, Settings, plan};
 use ringgate_gate::Setup;
 use ringgate_io::{StartError, socket};
 use ringgate_link::announce::ANNOUNCE_SOCKET;
-use ringgate_os::capabilities::{self, Capability};
+use ringgate_os::capabilities;
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::overflows::Overflows;
 use ringgate_os::process;
@@ -30,7 +30,7 @@ use ringgate_process::confine;
 use ringgate_process::handover::{self, CONTROL_SOCKET, Program};
 use ringgate_process::privileges::Privileges;
 use ringgate_report::text::Append as _;
-use ringgate_worker::{CardShown, Fleet, Kept, Plan, Ports};
+use ringgate_worker::{CardShown, Fleet, Kept, Plan, Ports, START_RIGHTS};
 use successor::Successor;
 
 /// Runs the gateway until SIGTERM, which drains it.
@@ -69,7 +69,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let _ = clock::boot_id();
     let mut config = config;
     let mut patience = Duration::ZERO;
-    let rights = RIGHTS.map(capabilities::has);
+    let rights = START_RIGHTS.map(capabilities::has);
     let predecessor = if args.take_over {
         successor::find(args.predecessor_on_stdin, &config.gateway.run_dir)?
     } else {
@@ -96,7 +96,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let mut claim = || Ports::claim(&plan, admin, &mut kept);
     let mut claim = || patiently(patience, StartError::is_in_use, &mut claim);
     let mut ports = claim().map_err(Failure::failed)?;
-    if rights != RIGHTS.map(capabilities::has) {
+    if rights != START_RIGHTS.map(capabilities::has) {
         drop(ports);
         begin_again(&program);
         ports = claim().map_err(Failure::failed)?;
@@ -230,9 +230,6 @@ fn is_ours(argument: &OsString) -> bool {
 }
 
 const SUCCESSOR_ARGS: [&str; 2] = ["--take-over", "--predecessor-on-stdin"];
-
-/// What a start may take, and gives up once it has what it took them for.
-const RIGHTS: [Capability; 3] = [Capability::NetAdmin, Capability::NetRaw, Capability::Bpf];
 
 /// Makes the folders that the config names. Without links, `run_dir` holds only the control socket,
 /// which the daemon can do without ([`open_socket`] says so), as it can without histograms (who

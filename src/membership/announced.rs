@@ -470,12 +470,6 @@ impl Book {
         }
     }
 
-    /// Everybody who is spoken for.
-    #[cfg(any(test, fuzzing))]
-    pub(crate) fn all_names(&self) -> impl Iterator<Item = &str> {
-        self.rows.keys().map(String::as_str)
-    }
-
     /// Everybody who is spoken for, with how many slots each has.
     pub(crate) fn slots(&self) -> impl Iterator<Item = (&str, u32)> {
         self.rows.iter().map(|(name, row)| (name.as_str(), row.what.what.slots))

@@ -101,9 +101,8 @@ impl Start<'_> {
     /// Before there are threads: this one, and all that it will start, need the rights no more that
     /// the interface took, and large buffers of sockets beside it.
     pub(super) fn give_up_rights(&self) {
-        let rights = [Capability::NetAdmin, Capability::NetRaw, Capability::Bpf];
         if self.plan.card.is_some()
-            && let Err(why) = capabilities::give_up(&rights)
+            && let Err(why) = capabilities::give_up(&START_RIGHTS)
         {
             tracing::warn!(
                 "the rights that io = \"xdp\" takes at the start could not be given up: {why}"
@@ -209,6 +208,10 @@ fn choice_of(row: &CardRow) -> Option<CardChoice> {
     let mode = CardMode::named(&row.wanted_mode)?;
     Some(CardChoice { interface: row.interface.clone(), queues: row.wanted_queues, mode })
 }
+
+/// What a start may take, and gives up once it has what it took them for.
+pub const START_RIGHTS: [Capability; 3] =
+    [Capability::NetAdmin, Capability::NetRaw, Capability::Bpf];
 
 /// What holds the program, and its tables.
 const FIRST_FDS: usize = 4;

@@ -41,7 +41,7 @@ use std::time::Duration;
 
 pub use ahead::{Copied, Scribe, window_bytes};
 pub use barrier::{Frozen, Gift, PartOfRest, Publishers, write_layout};
-pub use card::{CardPlan, CardShown, FleetCard};
+pub use card::{CardPlan, CardShown, FleetCard, START_RIGHTS};
 pub use departures::Departures;
 pub use heir::{Arriving, Heir, Inheritance, Sockets};
 pub use kept::{Kept, name_of};

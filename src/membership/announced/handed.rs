@@ -275,7 +275,7 @@ mod tests {
         let handed = before().hand_over();
         let mut book = book(&["come"]);
         assert_eq!(book.go_on_with(handed, &[4, 5].into(), &["come"]), Ok(()));
-        assert_eq!(book.all_names().count(), 0, "the file's is told with the next look");
+        assert_eq!(book.slots().count(), 0, "the file's is told with the next look");
         assert_eq!(book.standing(4), Some(Standing::NameInConfig));
         assert!(book.gone.keys().eq(["filed", "gone"]));
     }

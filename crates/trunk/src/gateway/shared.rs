@@ -277,7 +277,7 @@ impl Shared {
 
     pub(crate) fn shown(&self) -> Shown {
         let mut state = self.state();
-        state.forget_gone(|_, it| !it.missed.is_over(), self.settings.clock.now_ns());
+        state.forget_gone(|_, it| !it.missed.is_only_shown(), self.settings.clock.now_ns());
         let (doors, agents) = (state.doors.values(), state.agents.values());
         Shown { doors: doors.cloned().collect(), agents: agents.cloned().collect() }
     }

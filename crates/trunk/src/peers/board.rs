@@ -756,11 +756,11 @@ fn hear(
 /// needs none.
 fn give_numbers(members: &mut BTreeMap<String, Member>) {
     let mut free = u64::MAX;
-    members.values_mut().filter(|it| it.missed.is_over()).for_each(|it| it.number = None);
+    members.values_mut().filter(|it| it.missed.is_only_shown()).for_each(|it| it.number = None);
     for number in members.values().filter_map(|it| it.number) {
         free &= !(1 << number);
     }
-    let wants = |it: &&mut Member| it.number.is_none() && !it.missed.is_over();
+    let wants = |it: &&mut Member| it.number.is_none() && !it.missed.is_only_shown();
     for member in members.values_mut().filter(wants) {
         let number = free.trailing_zeros();
         member.number = (number < MEMBERS_MAX as u32).then_some(number as Number);

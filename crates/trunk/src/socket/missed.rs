@@ -35,7 +35,7 @@ impl Missed {
     }
 
     /// Whether it is shown and nothing else.
-    pub const fn is_over(&self) -> bool {
+    pub const fn is_only_shown(&self) -> bool {
         self.untold_ns.is_some()
     }
 }
@@ -54,8 +54,8 @@ mod tests {
     fn who_has_died_is_shown_for_minutes_after_its_registration_has_ended() {
         let mut dead = Missed::default();
         dead.note_end(&End::Ours(Reason::Silence));
-        assert!(dead.is_shown(TOLD, 9 * SHOWN_NS) && !dead.is_over());
-        assert!(dead.is_shown(UNTOLD, 10 * SHOWN_NS) && dead.is_over());
+        assert!(dead.is_shown(TOLD, 9 * SHOWN_NS) && !dead.is_only_shown());
+        assert!(dead.is_shown(UNTOLD, 10 * SHOWN_NS) && dead.is_only_shown());
         assert!(dead.is_shown(UNTOLD, 11 * SHOWN_NS - 1));
         assert!(!dead.is_shown(UNTOLD, 11 * SHOWN_NS));
         // It is registered again before that.

@@ -74,7 +74,7 @@ impl World {
 
     fn step(&mut self, choices: &mut Choices<'_>) {
         let before = self.book.owned();
-        let names: BTreeSet<_> = self.book.all_names().map(str::to_owned).collect();
+        let names: BTreeSet<_> = self.book.slots().map(|(name, _)| name.to_owned()).collect();
         match choices.below(32) {
             0..6 => self.arrive(choices),
             6..15 => self.announce(choices),
@@ -207,7 +207,7 @@ impl World {
             is_said
         });
         let place = |name: &str| keyspace().key(&Place::Backend(Name::new(name).expect("a name")));
-        let names: BTreeSet<_> = self.book.all_names().map(place).collect();
+        let names: BTreeSet<_> = self.book.slots().map(|(name, _)| place(name)).collect();
         let is_as_told = self.etcd.as_ref().is_none_or(|it| *it == names);
         assert!(!has_room || is_as_told, "{:?} stands there, not {names:?}", self.etcd);
     }
@@ -288,8 +288,8 @@ impl World {
         let owned = self.book.owned();
         let is_there = |it: &&OwnedName| self.book.owner(&it.name).is_some();
         let Rules { max, per_user, .. } = self.rules;
-        let is_more = self.book.all_names().any(|name| !names.contains(name));
-        assert!(!is_more || self.book.all_names().count() <= max);
+        let is_more = self.book.slots().any(|(name, _)| !names.contains(name));
+        assert!(!is_more || self.book.slots().count() <= max);
         for uid in 1..=3 {
             let of = || owned.iter().filter(|it| it.uid == uid);
             let kept = of().filter(|it| !is_there(it)).count();
