@@ -109,13 +109,29 @@ fn one_that_takes_dies_while_another_is_emptied() {
 #[test]
 fn one_that_takes_is_replaced_while_another_is_emptied() {
     let name = "cluster_meets::one_that_takes_is_replaced_while_another_is_emptied";
-    among_players(name, Behind::Agent, |mut cluster| {
+    one_is_replaced_while_another_is_emptied(name, |_| ());
+}
+
+#[test]
+fn what_gateways_have_asked_of_an_agent_that_they_gave_up_comes_true() {
+    let name = "cluster_meets::what_gateways_have_asked_of_an_agent_that_they_gave_up_comes_true";
+    one_is_replaced_while_another_is_emptied(name, |line| {
+        wait_for("an agent that is given up", || {
+            (line.daemon.status()["agents"][0]["up"] == false).then_some(())
+        });
+    });
+}
+
+/// The agent is stopped meanwhile, and until that is so of both gateways.
+fn one_is_replaced_while_another_is_emptied(name: &'static str, until: fn(&Line)) {
+    among_players(name, Behind::Agent, move |mut cluster| {
         let mut players = spread_over(&cluster, &[1]);
         let leaving = cluster.lines.remove(0);
         let mut taking = cluster.lines.remove(0);
         while_the_agent_is_stopped(&cluster, || {
             empty(&leaving);
             upgrade(&mut taking);
+            [&leaving, &taking].into_iter().for_each(until);
         });
         cluster.lines.insert(0, taking);
         cluster.network.spread(&[2, 3]);

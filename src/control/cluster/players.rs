@@ -177,7 +177,7 @@ impl Players for OfFleet {
     }
 
     fn stand_down(&self, member: Number, session: SessionId) {
-        self.standbys.stand_down(MemberId(member), session);
+        self.standbys.stand_down(MemberId(member), session, self.clock.now_ns());
     }
 
     fn expire(&self) {

@@ -19,9 +19,9 @@ use crate::shared::whereabouts::{share_of, take};
 use crate::store::area::Area;
 use crate::store::hash::HashKey;
 use crate::store::table::Address;
-use ringgate_cluster::{Incarnation, NoRoom, Record, SessionId};
+use ringgate_cluster::{Incarnation, NoRoom, Record, SessionId, Tenure};
 pub(crate) use stood::Found;
-use stood::{CHANGES_MAX, Entry, Places, Stood};
+use stood::{CHANGES_MAX, Entry, Places, Stood, Unanswered};
 
 /// Shared by all workers and the thread of the cluster's members.
 pub struct Standbys {
@@ -341,17 +341,24 @@ impl Standbys {
     ) -> Result<(), NoRoom> {
         let mut places = lock(&self.places);
         let session = record.session;
-        let (mut before, mut is_claimed) = (None, false);
+        let (mut before, mut is_claimed, mut unanswered) = (None, false, None);
         if let Some(place) = places.of.get(&session) {
             let mut stood = lock(self.stood_at(place));
             let known = stood.get_mut(place, session).expect("it is where its place says");
-            if known.record.is_later_than(&record) {
+            // Until its arbiter says that this process has it, its owner is believed.
+            let holder = known.record.holder;
+            let is_own = known.owner.is_none() && self.incarnation() == Some(holder.incarnation);
+            if known.record.is_later_than(&record) && !is_own {
                 return Ok(());
             }
             before = Some(known.owner);
             // A worker waits for the answer, whatever is told of the session meanwhile.
             is_claimed = known.is_claimed;
-            if !record.is_later_than(&known.record) {
+            unanswered = match known.gone_at_ns {
+                Some(since_ns) if is_own => Some(Unanswered { asked: holder, since_ns }),
+                _ => known.unanswered,
+            };
+            if !record.is_later_than(&known.record) && !is_own {
                 let before = known.owner.replace(owner);
                 self.note_back(place, known);
                 drop(stood);
@@ -367,7 +374,7 @@ impl Standbys {
             return Err(NoRoom::Share);
         }
         let mut entry = Entry::new(Some(owner), record, None);
-        entry.is_claimed = is_claimed;
+        (entry.is_claimed, entry.unanswered) = (is_claimed, unanswered);
         self.insert(&mut places, address, entry);
         Ok(())
     }
@@ -423,15 +430,24 @@ impl Standbys {
         Some(it.record.clone())
     }
 
-    /// A member's session has ended, or has another standby.
-    pub fn stand_down(&self, owner: MemberId, session: SessionId) {
+    /// A member's session has ended, or has another standby. Where this process has asked for it
+    /// and has not heard the answer, it may be this one's: the arbiter is asked again when a packet
+    /// of its player comes.
+    pub fn stand_down(&self, owner: MemberId, session: SessionId, now_ns: u64) {
         let mut places = lock(&self.places);
-        let Some(place) = places.of.get(&session) else { return };
-        let mut stood = lock(self.stood_at(place));
-        let is_its = stood.get_mut(place, session).is_some_and(|it| it.owner == Some(owner));
+        let Some(&place) = places.of.get(&session) else { return };
+        let mut stood = lock(self.stood_at(&place));
+        let known = stood.get_mut(&place, session).filter(|it| it.owner == Some(owner));
+        let Some(known) = known else { return };
+        let kept = known.unanswered.map(|Unanswered { asked, .. }| {
+            let mut entry = Entry::asked_for((*known.record).clone(), asked, now_ns);
+            entry.is_claimed = known.is_claimed;
+            entry
+        });
         drop(stood);
-        if is_its {
-            self.remove(&mut places, session);
+        self.remove(&mut places, session);
+        if let Some(entry) = kept {
+            self.insert(&mut places, place, entry);
         }
     }
 
@@ -622,6 +638,29 @@ impl Standbys {
         // Its owner has it, and offers it again if it likes.
         let was_offered = std::mem::take(&mut it.is_offered);
         self.offered_count.fetch_sub(was_offered.into(), ORDER);
+    }
+
+    /// The link to the arbiter of a session is over, on which this process has asked for it: the
+    /// arbiter may read that yet, and the answer comes to nobody.
+    pub(crate) fn note_unanswered(
+        &self,
+        address: Address,
+        record: &Record,
+        asked: Tenure,
+        now_ns: u64,
+    ) {
+        let session = record.session;
+        let mut places = lock(&self.places);
+        if let Some(place) = places.of.get(&session) {
+            let mut stood = lock(self.stood_at(place));
+            let known = stood.get_mut(place, session).expect("it is where its place says");
+            known.unanswered = Some(Unanswered { asked, since_ns: now_ns });
+        } else if places.of.len() < self.standing_max
+            && !self.is_leaving()
+            && !lock(&self.own[part_of(&session)]).held.contains_key(&session)
+        {
+            self.insert(&mut places, address, Entry::asked_for(record.clone(), asked, now_ns));
+        }
     }
 
     /// It has got it.

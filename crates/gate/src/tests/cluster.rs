@@ -9,6 +9,7 @@ mod overs;
 mod plain;
 mod sleeps;
 mod takeover;
+mod unanswered;
 mod unreal;
 mod world;
 

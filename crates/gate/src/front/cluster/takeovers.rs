@@ -154,6 +154,13 @@ impl Takeover {
         self.refuse(common, why);
     }
 
+    /// The link on which it was asked for is over. Its answer comes to nobody.
+    pub(crate) fn note_unanswered(&self, common: &Common, now_ns: u64) {
+        if let Some(standbys) = common.claims.standbys() {
+            standbys.note_unanswered(self.address, &self.record, self.tenure, now_ns);
+        }
+    }
+
     fn refuse(&mut self, common: &mut Common, why: TakeoverRefusal) {
         let early = std::mem::take(&mut self.early);
         drop_early(common, &self.address, early, DropReason::TakeoverRefused);

@@ -364,12 +364,15 @@ pub(crate) trait Taking: Clustering {
             let common = &turn.common;
             let is_same = common.links.backends[it.claim.backend].epoch == it.epoch;
             let is_gone = !is_same || Self::arbiter_of(common, it.claim.backend).is_none();
-            if it.is_given_up {
-                return !is_gone && now_ns < it.since_ns + FORGET_NS;
-            }
             if is_gone {
-                it.give_up(turn.common, TakeoverRefusal::LinkDown);
+                if !it.is_given_up {
+                    it.give_up(turn.common, TakeoverRefusal::LinkDown);
+                }
+                it.note_unanswered(turn.common, now_ns);
                 return false;
+            }
+            if it.is_given_up {
+                return now_ns < it.since_ns + FORGET_NS;
             }
             if now_ns >= it.since_ns + GIVE_UP_NS {
                 it.give_up(turn.common, TakeoverRefusal::NotAnswered);
@@ -381,8 +384,8 @@ pub(crate) trait Taking: Clustering {
             true
         });
         let due = takeovers.under_way.values().map(|it| {
-            let wait_ns = if it.is_given_up { FORGET_NS } else { 0 };
-            (it.asked_ns + ASK_EVERY_NS).max(it.since_ns + wait_ns)
+            let from_ns = if it.is_given_up { now_ns } else { it.asked_ns };
+            from_ns + ASK_EVERY_NS
         });
         takeovers.due_ns = due.min().unwrap_or(u64::MAX);
     }

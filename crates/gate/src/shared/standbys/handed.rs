@@ -1,7 +1,8 @@
-//! Sessions whose owners are gone, on their way to the next process: nobody else may have them.
-//! What owners that live have given, they give again.
+//! Sessions whose owners are gone, on their way to the next process: nobody else may have them. And
+//! those that this process has asked for without hearing the answer. What else owners that live
+//! have given, they give again.
 
-use super::stood::Entry;
+use super::stood::{Entry, Unanswered};
 use super::{Orphan, Standbys, lock};
 use crate::store::table::Address;
 use ringgate_cluster::Record;
@@ -14,6 +15,12 @@ impl Standbys {
         for near in &self.orphans {
             orphans.extend(lock(near).values().flatten());
         }
+        for stood in &self.stood {
+            let stood = lock(stood);
+            let is_asked_for = |it: &&Entry| it.gone_at_ns.is_none() && it.unanswered.is_some();
+            let asked_for = stood.pairs().filter(|(_, it)| is_asked_for(it));
+            orphans.extend(asked_for.map(|(address, it)| (*address, it.record.session)));
+        }
         orphans.sort_unstable_by_key(|(address, id): &Orphan| (address.wide_hash(self.key), id.0));
         orphans
     }
@@ -22,11 +29,15 @@ impl Standbys {
     pub(crate) fn hand_over_orphan(&self, (address, id): &Orphan, out: &mut Writer<'_>) {
         let mut stood = lock(self.stood_at(address));
         let Some(it) = stood.get_mut(address, *id) else { return };
-        let Some(gone_at_ns) = it.gone_at_ns else { return };
+        let asked_for = it.unanswered.map(|Unanswered { asked, since_ns }| {
+            Entry::asked_for((*it.record).clone(), asked, since_ns)
+        });
+        let gone = Some(&*it).filter(|it| it.gone_at_ns.is_some()).or(asked_for.as_ref());
+        let Some(Entry { gone_at_ns: Some(gone_at_ns), record, .. }) = gone else { return };
         address.write(out);
-        time::write(&gone_at_ns, out);
+        time::write(gone_at_ns, out);
         // One without a record is passed over there.
-        let _ = it.record.append_to(out);
+        let _ = record.append_to(out);
     }
 
     /// Stands by for it again. Where its owner is back meanwhile, that one says so.

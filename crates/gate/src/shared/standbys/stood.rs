@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use crate::ids::MemberId;
 use crate::store::admission::{Bucket, Rate};
 use crate::store::table::Address;
-use ringgate_cluster::{Record, SessionId};
+use ringgate_cluster::{Record, SessionId, Tenure};
 use ringgate_core::limits::MEMBERS_MAX;
 
 /// Where each of them is.
@@ -37,8 +37,17 @@ pub(super) struct Entry {
     pub(super) is_offered: bool,
     /// A worker has asked for it, and waits.
     pub(super) is_claimed: bool,
+    /// What this process has asked an arbiter for on a link that is over since then, without an
+    /// answer: it may be granted.
+    pub(super) unanswered: Option<Unanswered>,
     /// Packets that may be tried with its key.
     budget: Bucket,
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Unanswered {
+    pub(super) asked: Tenure,
+    pub(super) since_ns: u64,
 }
 
 /// What becomes of a datagram from an address whose session is another's that is gone.
@@ -123,7 +132,11 @@ impl Stood {
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &Entry> {
-        self.entries.values().flatten()
+        self.pairs().map(|(_, it)| it)
+    }
+
+    pub(super) fn pairs(&self) -> impl Iterator<Item = (&Address, &Entry)> {
+        self.entries.iter().flat_map(|(address, all)| all.iter().map(move |it| (address, it)))
     }
 
     pub(super) fn all_mut(&mut self) -> impl Iterator<Item = (&Address, &mut Entry)> {
@@ -162,7 +175,14 @@ impl Stood {
 impl Entry {
     pub(super) fn new(owner: Option<MemberId>, record: Record, gone_at_ns: Option<u64>) -> Self {
         let (record, budget) = (Box::new(record), Bucket::full(0));
-        Self { owner, record, gone_at_ns, is_offered: false, is_claimed: false, budget }
+        let (is_offered, is_claimed, unanswered) = (false, false, None);
+        Self { owner, record, gone_at_ns, is_offered, is_claimed, unanswered, budget }
+    }
+
+    /// One that is this process's where its arbiter has granted what is not answered, so that the
+    /// next question is whether it has.
+    pub(super) fn asked_for(record: Record, asked: Tenure, since_ns: u64) -> Self {
+        Self::new(None, Record { holder: asked, ..record }, Some(since_ns))
     }
 
     /// Whether a worker may ask for it.

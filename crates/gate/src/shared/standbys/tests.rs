@@ -148,15 +148,15 @@ fn the_later_owner_of_a_session_is_believed_and_the_last_session_of_its_that_an_
     assert!(standbys.stand_by(B, at(1), record(1, 1)).is_ok(), "it is late");
     assert_eq!(stands(&standbys), [(1, false), (2, true)]);
     // The one before ends what it has no more.
-    standbys.stand_down(B, id(1));
+    standbys.stand_down(B, id(1), 0);
     assert_eq!((stands(&standbys), standbys.counts().standing), (vec![], 1));
     assert!(standbys.stand_by(B, at(2), record(3, 1)).is_ok(), "the player has logged in there");
     assert!(standbys.stand_by(B, at(2), record(2, 1)).is_ok(), "and once more");
     assert_eq!(standbys.counts().standing, 2);
-    standbys.stand_down(C, id(1));
+    standbys.stand_down(C, id(1), 0);
     assert_eq!(standbys.counts().standing, 1);
     assert_eq!((0..SHARDS).flat_map(|it| standbys.stands_part(it)).collect::<Vec<_>>(), [at(2)]);
-    standbys.stand_down(B, id(2));
+    standbys.stand_down(B, id(2), 0);
     assert_eq!((stands(&standbys), standbys.counts().standing), (vec![(2, false)], 0));
 }
 
@@ -175,10 +175,10 @@ fn no_more_is_stood_by_for_than_there_is_room_for() {
     assert_eq!(give(by(0), 500, 2), Err(NoRoom::Share), "another's");
     assert!(most(3).all(|number| give(by(3), number, 1).is_ok()));
     assert_eq!(give(by(4), 1001, 1), Err(NoRoom::All));
-    standbys.stand_down(by(0).0, id(2));
+    standbys.stand_down(by(0).0, id(2), 0);
     assert_eq!(give(by(0), 1001, 1), Ok(()));
     assert_eq!(give(by(0), 2, 1), Err(NoRoom::All));
-    standbys.stand_down(by(1).0, id(251));
+    standbys.stand_down(by(1).0, id(251), 0);
     assert_eq!((give(by(0), 2, 1), give(by(4), 2, 1)), (Err(NoRoom::Share), Ok(())));
 }
 

@@ -39,6 +39,8 @@ pub(super) struct Agent {
     pub(super) given: usize,
     /// Answers nobody.
     pub(super) is_mute: bool,
+    /// The links to this gateway are over, and what came on them is being read.
+    pub(super) reads_late: Option<usize>,
     /// The game takes nothing of sources that have no slot: they may be others' players.
     pub(super) takes_players_only: bool,
     /// What tells plain players apart.
@@ -68,6 +70,8 @@ pub(super) struct Behind {
     now_ns: u64,
     /// What it has said, and is not on its way yet.
     answers: Vec<(LinkSession, Vec<u8>)>,
+    /// The same of sessions that another link has by now.
+    answers_elsewhere: Vec<(SessionId, Vec<u8>)>,
 }
 
 impl Behind {
@@ -80,6 +84,7 @@ impl Behind {
             given: 0,
             now_ns: 0,
             answers: Vec::new(),
+            answers_elsewhere: Vec::new(),
         }
     }
 
@@ -169,6 +174,7 @@ impl Agent {
             woken: Vec::new(),
             given: 0,
             is_mute: false,
+            reads_late: None,
             takes_players_only: false,
             told_apart: ToldApart::Address,
             seconds: 0,
@@ -226,12 +232,34 @@ impl Agent {
         for (to, answer) in answers {
             self.answer(to, &answer, rig, at);
         }
-        for (session, bytes) in self.behind.iter_mut().flat_map(|it| it.answers.drain(..)) {
-            self.lanes[&at].game.push(rig, |writer| writer.payload(session, &bytes));
-        }
-        for (at, number) in self.woken.drain(..).filter(|_| !self.is_mute) {
+        self.pass_answers(at, rig);
+        for (at, number) in std::mem::take(&mut self.woken) {
+            if self.is_silent_to(at) {
+                continue;
+            }
             self.lanes[&at].game.push(rig, |writer| writer.sure(number));
         }
+    }
+
+    /// Sends what a server has answered to where its player's session is.
+    fn pass_answers(&mut self, at: At, rig: &mut Rig) {
+        let Some(behind) = &mut self.behind else { return };
+        for (session, bytes) in std::mem::take(&mut behind.answers) {
+            let lane = &self.lanes[&at];
+            let its = lane.sessions.get(&session).copied();
+            match its.filter(|(id, tenure)| self.holder(*id) != Some(*tenure)) {
+                Some((id, _)) => {
+                    let behind = self.behind.as_mut().expect("it has answered");
+                    behind.answers_elsewhere.push((id, bytes));
+                }
+                None if self.is_silent_to(at) => {}
+                None => lane.game.push(rig, |writer| writer.payload(session, &bytes)),
+            }
+        }
+    }
+
+    fn holder(&self, id: SessionId) -> Option<Tenure> {
+        self.arbiter.standing(id)?.holder()
     }
 
     fn take(&mut self, at: At, record: &ToArbiter<'_>, answers: &mut Vec<(At, Answer)>) {
@@ -278,8 +306,7 @@ impl Agent {
             }
             ToArbiter::Woke(number) => {
                 for (id, tenure) in self.lanes[&at].sessions.values().copied() {
-                    let holder =
-                        self.arbiter.standing(id).and_then(ringgate_cluster::Standing::holder);
+                    let holder = self.holder(id);
                     let reply = match holder {
                         Some(holder) if holder == tenure => continue,
                         Some(holder) => Reply::Fenced { holder },
@@ -425,7 +452,7 @@ impl Agent {
     }
 
     fn is_live(&self, id: SessionId) -> bool {
-        self.arbiter.standing(id).is_some_and(|it| it.holder().is_some())
+        self.holder(id).is_some()
     }
 
     /// No player has two sessions with a slot.
@@ -467,7 +494,7 @@ impl Agent {
 
     /// Says it on a link, which is that of the rig at hand or is heard later.
     fn answer(&mut self, to: At, answer: &Answer, rig: &mut Rig, at: At) {
-        if self.is_mute {
+        if self.is_silent_to(to) {
             return;
         }
         let bundle = standing(answer);
@@ -476,6 +503,10 @@ impl Agent {
         } else {
             self.lanes.get_mut(&to).expect("it is there").game.keep(bundle);
         }
+    }
+
+    fn is_silent_to(&self, (gateway, _): At) -> bool {
+        self.is_mute || self.reads_late == Some(gateway)
     }
 
     /// Says what was kept for a worker.
@@ -489,14 +520,16 @@ impl Agent {
     pub(super) fn server_speaks(&mut self, now_ns: u64) -> Vec<(At, LinkSession, Vec<u8>)> {
         let Some(behind) = &mut self.behind else { return Vec::new() };
         behind.now_ns = now_ns;
-        let said = behind.speak().into_iter();
+        let mut said = std::mem::take(&mut behind.answers_elsewhere);
+        said.extend(behind.speak());
+        let said = said.into_iter();
         said.filter_map(|(id, bytes)| self.home(id).map(|(at, session)| (at, session, bytes)))
             .collect::<Vec<_>>()
     }
 
     /// Which worker has a session, and what it is called there.
     pub(super) fn home(&self, id: SessionId) -> Option<(At, LinkSession)> {
-        let holder = self.arbiter.standing(id)?.holder()?;
+        let holder = self.holder(id)?;
         self.lanes.iter().find_map(|(at, lane)| {
             let mut its = lane.sessions.iter();
             its.find(|(_, it)| **it == (id, holder)).map(|(session, _)| (*at, *session))

@@ -95,6 +95,8 @@ struct World<P> {
     cuts: Vec<(usize, usize, u64)>,
     /// The agent has no link to a gateway until then.
     away: [Option<u64>; GATES],
+    /// The agent reads nothing of a gateway until then, and from that moment on the link is over.
+    unread: [Option<u64>; GATES],
     /// A gateway takes no new players, and gives away those that it has.
     leaves: [bool; GATES],
     /// Since when each has heard nothing of each.
@@ -142,6 +144,7 @@ impl<P: Plays> World<P> {
             incarnations: std::array::from_fn(|at| Incarnation(at as u16)),
             cuts: Vec::new(),
             away: Default::default(),
+            unread: Default::default(),
             leaves: Default::default(),
             silent_since: Default::default(),
             is_gone: Default::default(),
@@ -195,11 +198,28 @@ impl<P: Plays> World<P> {
     }
 
     fn unlink(&mut self, at: usize) {
+        self.unread[at] = None;
         for ((_, worker), lane) in self.agent.lose(at) {
             let rig = &mut self.gates[at].rigs[worker];
             rig.take_on(lane.game.link);
             rig.host.notice(IoEvent::Closed { socket: lane.game.link });
         }
+    }
+
+    /// The agent reads what has waited for it, and finds that the link is over: what it answers
+    /// comes to nobody.
+    fn read_late(&mut self, at: usize) {
+        self.agent.reads_late = Some(at);
+        for (worker, rig) in self.gates[at].rigs.iter_mut().enumerate() {
+            self.agent.hear((at, worker), rig);
+        }
+        self.agent.reads_late = None;
+        self.unlink(at);
+    }
+
+    /// Whether the agent and a gateway hear each other.
+    fn is_read(&self, at: usize) -> bool {
+        self.is_up(at) && self.unread[at].is_none()
     }
 
     fn rig(&mut self, at: usize) -> &mut Rig {
@@ -256,6 +276,12 @@ impl<P: Plays> World<P> {
         let step = self.step;
         self.cuts.retain(|(.., until)| *until > step);
         for at in 0..GATES {
+            if self.unread[at].is_some_and(|until| until <= step) {
+                self.read_late(at);
+                self.away[at] = Some(step + 1 + self.dice.roll(100));
+            }
+        }
+        for at in 0..GATES {
             if self.away[at].take_if(|until| *until <= step).is_some() && self.is_up(at) {
                 self.link(at);
             }
@@ -298,7 +324,7 @@ impl<P: Plays> World<P> {
         if !self.is_up(at) {
             return 0;
         }
-        match self.dice.roll(5) {
+        match self.dice.roll(6) {
             0 | 1 => {
                 let back = 50 + self.dice.roll(300);
                 self.die(at, back);
@@ -315,6 +341,15 @@ impl<P: Plays> World<P> {
                 self.cuts.push((at, other, self.step + back));
                 back
             }
+            4 => {
+                let until = self.step + 20 + self.dice.roll(60);
+                let is_stopped = self.dice.roll(2) == 0;
+                for it in (0..GATES).filter(|it| *it == at || is_stopped) {
+                    let is_linked = self.agent.lanes.contains_key(&(it, 0));
+                    self.unread[it] = Some(until).filter(|_| is_linked && self.is_up(it));
+                }
+                until - self.step + 100
+            }
             _ => {
                 let back = 20 + self.dice.roll(100);
                 self.unlink(at);
@@ -326,6 +361,7 @@ impl<P: Plays> World<P> {
 
     fn die(&mut self, at: usize, back: u64) {
         self.agent.lose(at);
+        self.unread[at] = None;
         self.gates[at].rigs.iter_mut().for_each(|rig| rig.sent.clear());
         self.states[at] = State::Dead(self.step + back);
     }
@@ -395,7 +431,9 @@ impl<P: Plays> World<P> {
         }
         (0..self.players.len()).for_each(|number| self.is_heard(number, seed));
         assert!(self.heard.len() > before);
-        assert!(self.settles(self.players.len()), "seed {seed}: each has one gateway");
+        let has_settled = self.settles(self.players.len());
+        let at = self.gates.each_ref().map(|it| it.rigs.iter().map(Rig::sessions).sum::<usize>());
+        assert!(has_settled, "seed {seed}, step {}: each has one gateway, {at:?}", self.step);
     }
 
     /// Whether gateways have so many sessions. One that is given away is at two for a moment.

@@ -158,6 +158,7 @@ impl Pair {
         let mut offers = Vec::new();
         let (own, other) = (self.standbys(from), self.standbys(1 - from));
         let hands_over = own.hands_over();
+        let now_ns = self.rig(from).now.mono_ns;
         own.take_changes(usize::MAX, |session, now| match now {
             Some(Owned { address, record, offered_to }) => {
                 assert!(other.stand_by(OTHER[1 - from], address, record.clone()).is_ok());
@@ -167,7 +168,7 @@ impl Pair {
                         .extend(other.hear_offer(OTHER[1 - from], session).filter(|_| !is_coming));
                 }
             }
-            None => other.stand_down(OTHER[1 - from], session),
+            None => other.stand_down(OTHER[1 - from], session, now_ns),
         });
         for (address, _) in offers {
             let (bind, local) = (BindId(0), LocalIp::UNSPECIFIED);
@@ -178,7 +179,7 @@ impl Pair {
     }
 }
 
-fn here() -> Address {
+pub(super) fn here() -> Address {
     Address { listener: ListenerId(0), endpoint: home(1) }
 }
 
@@ -686,6 +687,7 @@ fn owners_that_are_back_in_the_midst_of_a_hand_over_change_nothing_else_of_it() 
     scene.stand();
     scene.kill();
     let (standbys, id) = (scene.pair.standbys(B), scene.id);
+    let now_ns = scene.pair.rig(B).now.mono_ns;
     let gate = scene.pair.rig(B).host.gate();
     let write = |is_back: bool| {
         let (mut behind, mut bytes, mut is_whole) = (Behind::default(), Vec::new(), false);
@@ -696,7 +698,7 @@ fn owners_that_are_back_in_the_midst_of_a_hand_over_change_nothing_else_of_it() 
             let len = sink.len();
             bytes.extend_from_slice(&memory[..len]);
             if is_back {
-                standbys.stand_down(OTHER[B], id);
+                standbys.stand_down(OTHER[B], id, now_ns);
             }
         }
         bytes

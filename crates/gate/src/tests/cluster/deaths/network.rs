@@ -107,7 +107,8 @@ impl<P: Plays> World<P> {
     /// The agent hears all, says what follows, and the game answers some players.
     pub(super) fn arbitrate(&mut self) {
         for round in 0..2 {
-            for at in (0..GATES).filter(|at| matches!(self.states[*at], State::Up)) {
+            let read: Vec<_> = (0..GATES).filter(|at| self.is_read(*at)).collect();
+            for at in read {
                 for (worker, rig) in self.gates[at].rigs.iter_mut().enumerate() {
                     self.agent.hear((at, worker), rig);
                     self.agent.speak((at, worker), rig);
@@ -137,7 +138,7 @@ impl<P: Plays> World<P> {
         let mut waiting: Vec<_> = waiting.collect();
         waiting.sort_unstable_by_key(|(at, session)| (*at, session.as_u64()));
         for ((at, worker), session) in waiting {
-            if self.is_up(at) {
+            if self.is_read(at) {
                 let lane = &self.agent.lanes[&(at, worker)];
                 let rig = &mut self.gates[at].rigs[worker];
                 lane.game.push(rig, |writer| writer.payload(session, b"hello"));
@@ -147,7 +148,7 @@ impl<P: Plays> World<P> {
         held.sort_unstable();
         for id in held {
             let Some(((at, worker), session)) = self.agent.home(id) else { continue };
-            if self.is_up(at) && self.dice.roll(5) == 0 {
+            if self.is_read(at) && self.dice.roll(5) == 0 {
                 let lane = &self.agent.lanes[&(at, worker)];
                 let rig = &mut self.gates[at].rigs[worker];
                 lane.game.push(rig, |writer| writer.payload(session, b"down"));
@@ -158,7 +159,7 @@ impl<P: Plays> World<P> {
     fn have_server_speak(&mut self) {
         let now_ns = self.gates[0].rigs[0].now.mono_ns;
         for ((at, worker), session, bytes) in self.agent.server_speaks(now_ns) {
-            if self.is_up(at) {
+            if self.is_read(at) {
                 let lane = &self.agent.lanes[&(at, worker)];
                 let rig = &mut self.gates[at].rigs[worker];
                 lane.game.push(rig, |writer| writer.payload(session, &bytes));

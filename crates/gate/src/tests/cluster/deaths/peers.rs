@@ -147,6 +147,7 @@ impl<P: Plays> World<P> {
         session: SessionId,
         kept: Option<(Address, Record, Option<MemberId>)>,
     ) {
+        let now_ns = self.gates[0].rigs[0].now.mono_ns;
         let us = MemberId(at as u8);
         let able = self.able[at].iter();
         let chosen = appoint(session, self.incarnations[at], able.map(|it| it.0));
@@ -161,7 +162,7 @@ impl<P: Plays> World<P> {
         if let Some((before, _)) = before.filter(|it| Some(it.0) != to)
             && self.hears(before, at)
         {
-            self.standbys_of(before).stand_down(us, session);
+            self.standbys_of(before).stand_down(us, session, now_ns);
         }
         let Some((to, (address, record, offered_to))) = to.zip(kept) else { return };
         let theirs = self.standbys_of(to);

@@ -107,7 +107,7 @@ impl Wild {
             match world.states[*at] {
                 // Nobody else has known.
                 State::Dead(_) => return false,
-                State::Up if world.agent.lanes.contains_key(&(*at, 0)) => {}
+                State::Up if world.agent.lanes.contains_key(&(*at, 0)) && world.is_read(*at) => {}
                 State::Asleep(..) | State::Up => *since = step,
             }
             if step < *since + HEARD_WITHIN {

@@ -1,0 +1,99 @@
+//! A gateway asks for a session, and its link to the arbiter is over before it hears the answer.
+
+use super::super::rig::home;
+use super::OTHER;
+use super::agent::standing;
+use super::takeover::{A, B, Scene, here, incarnation, tenure};
+use ringgate_cluster::{Answer, Asked, Question, Record, Reply, Wake};
+
+/// An agent that was stopped reads what links brought that are over by now.
+#[test]
+fn what_an_arbiter_grants_on_a_link_that_is_over_is_found_again() {
+    for (is_noticed_first, is_replaced) in [(true, false), (true, true), (false, false)] {
+        let mut scene = Scene::new();
+        let _stay = scene.pair.stay();
+        scene.stand();
+        let now_ns = scene.pair.rig(B).now.mono_ns;
+        scene.pair.standbys(B).set_gone(OTHER[B], now_ns);
+        scene.pair.whereabouts(B).forget(OTHER[B]);
+        scene.pair.rig(B).deliver(home(1), &scene.scribe.payload(6, b"six"));
+        scene.pair.standbys(B).set_back(OTHER[B], incarnation(A));
+        for (_, lane) in scene.agent.lose(B) {
+            lane.game.crash(scene.pair.rig(B));
+        }
+        let notice = |scene: &mut Scene| {
+            scene.pair.rig(B).pass(210);
+            assert_eq!(scene.refused(), ["link_down"]);
+        };
+        if is_noticed_first {
+            notice(&mut scene);
+        }
+        let (session, asked) = (scene.id, Asked::Claim { over: tenure(1, A) });
+        let question = Question { session, tenure: tenure(2, B), wake: Wake(0), asked };
+        scene.agent.arbiter.answer(&question);
+        scene.agent.arbiter.handle_lost(incarnation(B));
+        if is_replaced {
+            scene.pair.rig(B).hand_over();
+        }
+        // The owner is fenced, and has the other know that it has given the session up.
+        let reply = Reply::Fenced { holder: tenure(2, B) };
+        let answer = Answer { session, tenure: tenure(1, A), wake: Wake(0), reply };
+        scene.agent.lanes[&(A, 0)].game.push_bytes(scene.pair.rig(A), &standing(&answer));
+        scene.pair.rig(A).turn();
+        assert_eq!(scene.pair.rig(A).sessions(), 0);
+        scene.stand();
+        if !is_noticed_first {
+            notice(&mut scene);
+        }
+        scene.agent.join((B, 0), scene.pair.rig(B), incarnation(B));
+        scene.at(B, 7, b"seven");
+        scene.at(B, 8, b"eight");
+        scene.at(B, 9, b"nine");
+        let at = (is_noticed_first, is_replaced);
+        assert_eq!(scene.pair.rig(B).sessions(), 1, "{at:?}");
+        assert_eq!(scene.agent.handed.last(), Some(&b"nine".to_vec()), "{at:?}");
+        assert_eq!(scene.pair.standbys(B).counts().standing, 0, "{at:?}");
+    }
+}
+
+/// Where the arbiter has not read it, the owner has it as ever.
+#[test]
+fn what_an_arbiter_was_asked_for_in_vain_stays_its_owners() {
+    let mut scene = Scene::new();
+    let _stay = scene.pair.stay();
+    scene.stand();
+    let standbys = scene.pair.standbys(B);
+    let now_ns = scene.pair.rig(B).now.mono_ns;
+    standbys.set_gone(OTHER[B], now_ns);
+    scene.pair.rig(B).deliver(home(1), &scene.scribe.payload(6, b"six"));
+    standbys.set_back(OTHER[B], incarnation(A));
+    for (_, lane) in scene.agent.lose(B) {
+        lane.game.crash(scene.pair.rig(B));
+    }
+    scene.pair.rig(B).pass(210);
+    scene.agent.join((B, 0), scene.pair.rig(B), incarnation(B));
+    // Another member stands by for it now: a packet that comes here has the arbiter asked whether it
+    // is this gateway's.
+    standbys.stand_down(OTHER[B], scene.id, now_ns);
+    scene.at(B, 7, b"seven");
+    assert_eq!(scene.refused(), ["fenced", "link_down"]);
+    assert_eq!((scene.pair.rig(A).sessions(), scene.pair.rig(B).sessions()), (1, 0));
+    // This one stands by again, for the owner's later record and the one before it alike.
+    for is_later in [false, true] {
+        standbys.note_unanswered(here(), &record_of(&scene), tenure(2, B), now_ns);
+        assert!(standbys.awaits(&here()));
+        let mut given = record_of(&scene);
+        given.revision += u32::from(is_later);
+        assert!(standbys.stand_by(OTHER[B], here(), given).is_ok());
+        assert!(!standbys.awaits(&here()));
+        // What this process has asked for is not forgotten by that.
+        standbys.stand_down(OTHER[B], scene.id, now_ns);
+        assert!(standbys.awaits(&here()));
+    }
+}
+
+/// What the first gateway would give of its session.
+fn record_of(scene: &Scene) -> Record {
+    let own = scene.pair.standbys(A).with_own(scene.id, |_, record| record.clone());
+    own.expect("it has it")
+}
