@@ -1,6 +1,6 @@
 //! Processes that stop at a point by its name, to be killed there.
 
-use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Write, pipe};
+use std::io::{BufRead, BufReader, PipeReader, PipeWriter, pipe};
 use std::os::fd::AsRawFd;
 use std::process::Command;
 
@@ -13,7 +13,8 @@ use crate::upgrade_rig::kill;
 /// One or several processes, the first of which to come to the point stops there.
 pub(crate) struct Hold {
     arrived: BufReader<PipeReader>,
-    go_on: PipeWriter,
+    /// Until they may go on.
+    go_on: Option<PipeWriter>,
     /// What processes inherit.
     theirs: (PipeWriter, PipeReader),
 }
@@ -24,7 +25,11 @@ impl Hold {
             (pipe().expect("a pipe"), pipe().expect("a pipe"));
         SockRef::from(&its_arrived).set_cloexec(false).expect("an option");
         SockRef::from(&its_go_on).set_cloexec(false).expect("an option");
-        Self { arrived: BufReader::new(arrived), go_on, theirs: (its_arrived, its_go_on) }
+        Self {
+            arrived: BufReader::new(arrived),
+            go_on: Some(go_on),
+            theirs: (its_arrived, its_go_on),
+        }
     }
 
     /// What tells a process that has inherited the pipes to stop there.
@@ -57,8 +62,9 @@ impl Hold {
         pid
     }
 
-    /// It may go on.
+    /// It may go on, and so may every process that comes there later: one that was held may have
+    /// ended without noticing, and its successor is told the same.
     pub(crate) fn release(&mut self) {
-        self.go_on.write_all(b"x").expect("a process waits, and may be dead");
+        self.go_on = None;
     }
 }

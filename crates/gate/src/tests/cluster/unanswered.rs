@@ -72,8 +72,8 @@ fn what_an_arbiter_was_asked_for_in_vain_stays_its_owners() {
     }
     scene.pair.rig(B).pass(210);
     scene.agent.join((B, 0), scene.pair.rig(B), incarnation(B));
-    // Another member stands by for it now: a packet that comes here has the arbiter asked whether it
-    // is this gateway's.
+    // Another member stands by for it now: a packet that comes here has the arbiter asked whether
+    // it is this gateway's.
     standbys.stand_down(OTHER[B], scene.id, now_ns);
     scene.at(B, 7, b"seven");
     assert_eq!(scene.refused(), ["fenced", "link_down"]);
