@@ -44,7 +44,12 @@ impl Places {
         let setup = fleet.setup();
         let named = setup.listeners.iter().enumerate();
         let open = named.filter(|(_, listener)| listener.phase != Phase::Closed);
-        let names = open.map(|(number, listener)| (number as u16, listener.name.clone())).collect();
+        let mut open: Vec<_> = open.collect();
+        // Members find the first of a name: one that was moved to another address drains under it.
+        open.sort_by_key(|(_, listener)| listener.phase == Phase::Draining);
+        let names = open.into_iter();
+        let names = names.map(|(number, listener)| (number as u16, listener.name.clone()));
+        let names = names.collect();
         let known = Known { names, binds: fleet.addresses().into() };
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = known;
     }

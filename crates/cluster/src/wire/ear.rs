@@ -42,8 +42,8 @@ pub enum Heard<'a> {
     Stands(u16, Entries<'a>),
     /// It does not any more.
     StandsNot(u16, Entries<'a>),
-    /// We are to stand by for a session of our listener of this number.
-    Record(u16, &'a [u8]),
+    /// We are to stand by for a session of our listener of this number, if there is one.
+    Record(Option<u16>, &'a [u8]),
     /// We are not to stand by for that one any more.
     Release(SessionId),
     /// We are to go on with that one.
@@ -104,10 +104,7 @@ impl Ear {
                 let number = of(self, entries)?;
                 number.map_or(Heard::Nothing, |number| Heard::StandsNot(number, entries))
             }
-            Message::Record { listener, bytes } => {
-                let number = self.number(listener)?;
-                number.map_or(Heard::Nothing, |number| Heard::Record(number, bytes))
-            }
+            Message::Record { listener, bytes } => Heard::Record(self.number(listener)?, bytes),
             Message::Incarnation(it) => Heard::Incarnation(it),
             Message::Release(session) => Heard::Release(session),
             Message::Offer(it) => Heard::Offer(it),

@@ -172,8 +172,8 @@ fn a_member_says_its_version_first_and_names_what_it_speaks_of() {
     assert!(matches!(hear(&mut ear, &left(2)), Ok(Heard::Left(9, _))));
 
     let record = |listener| [&[11, listener, 0][..], b"kept"].concat();
-    assert_eq!(hear(&mut ear, &record(2)), Ok(Heard::Record(9, b"kept")));
-    assert_eq!(hear(&mut ear, &record(3)), Ok(Heard::Nothing));
+    assert_eq!(hear(&mut ear, &record(2)), Ok(Heard::Record(Some(9), b"kept")));
+    assert_eq!(hear(&mut ear, &record(3)), Ok(Heard::Record(None, b"kept")));
     assert_eq!(hear(&mut ear, &record(4)), Err(Refused::Listener));
 
     let mut out = [0; DATAGRAM_BYTES_MAX];

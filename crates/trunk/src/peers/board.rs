@@ -495,6 +495,8 @@ impl<P: Players> Board<P> {
             let able: Vec<_> = able.filter_map(|it| Some((it.incarnation?, it.number))).collect();
             players.set_able(&able);
             players.renew_records();
+        } else if give_again(members, appointments) {
+            players.renew_records();
         } else if let Some(left) = to_give.filter(|_| now_ns >= offered.0 + OFFER_EVERY_NS) {
             // Those that were not taken are offered again.
             *offered = (now_ns, left);
@@ -750,6 +752,18 @@ fn hear(
     if let Some(talk) = talk {
         talk.handle(event, players, ours, taken);
     }
+}
+
+/// Whether members are to be given records again that they stand by for.
+fn give_again(members: &mut BTreeMap<String, Member>, appointments: &mut Appointments) -> bool {
+    let mut is_wanted = false;
+    for Seat { token, talk, .. } in seats(members) {
+        if talk.as_mut().is_some_and(|talk| std::mem::take(&mut talk.wants_records)) {
+            appointments.give_again(*token);
+            is_wanted = true;
+        }
+    }
+    is_wanted
 }
 
 /// Each member has a number that no other has, as far as there are any. One that is only shown

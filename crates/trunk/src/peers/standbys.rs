@@ -114,6 +114,12 @@ impl Appointments {
         }
     }
 
+    /// A member is to be given again what it stands by for.
+    pub(super) fn give_again(&mut self, to: Connection) {
+        let its = self.appointed.values_mut().filter(|kept| kept.by == to);
+        its.for_each(|kept| kept.revision = NOT_GIVEN);
+    }
+
     /// For how many sessions a member stands by on this connection.
     pub(super) fn count(&self, of: Connection) -> usize {
         self.counts.get(&of).copied().unwrap_or(0)
@@ -173,6 +179,9 @@ impl Vigil {
         self.questions.is_some()
     }
 }
+
+/// No record has this one: the first of a session has a later one.
+const NOT_GIVEN: u32 = 0;
 
 /// Whoever was heard so lately is not asked.
 const FRESH_NS: u64 = 50_000_000;

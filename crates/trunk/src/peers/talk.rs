@@ -67,6 +67,9 @@ pub(super) struct Talk {
     draft: Draft,
     /// The part of all that it is told of next, as long as there is one.
     next_part: Option<usize>,
+    /// It is to be given all records again that it stands by for: it may have found no listener for
+    /// some of them.
+    pub(super) wants_records: bool,
     /// It has told of all that it had.
     pub(super) is_complete: bool,
     /// Which process it is, if it has said so: it can stand by for our sessions.
@@ -117,6 +120,7 @@ impl Talk {
             ear: Ear::default(),
             draft,
             next_part: None,
+            wants_records: false,
             is_complete: false,
             incarnation: None,
             is_known: false,
@@ -176,7 +180,10 @@ impl Talk {
                 all.iter().for_each(|(it, _)| players.unlearn(number, listener, &it));
             }
             Heard::AllTold => self.is_complete = true,
-            Heard::Asked => self.begin_all(),
+            Heard::Asked => {
+                self.begin_all();
+                self.wants_records = true;
+            }
             Heard::Accepted(listener, all) => {
                 for (it, per_s) in all.iter() {
                     players.learn_accepted(number, listener, &it, per_s);
@@ -192,7 +199,10 @@ impl Talk {
             Heard::StandsNot(listener, all) => {
                 all.iter().for_each(|(it, _)| players.unlearn_stands(number, listener, &it));
             }
-            Heard::Record(listener, bytes) => return self.stand_by(listener, bytes, players),
+            Heard::Record(listener, bytes) => {
+                let listener = listener.ok_or("listener_absent")?;
+                return self.stand_by(listener, bytes, players);
+            }
             Heard::Release(session) => players.stand_down(number, session),
             Heard::Offer(it) => players.hear_offer(number, &it),
             Heard::Leaving(it) => self.is_leaving = it,

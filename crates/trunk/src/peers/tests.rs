@@ -198,8 +198,16 @@ fn a_listener_that_is_added_where_players_are_told_of_has_them_too() {
     until("the first", || two.finds(EU + 1, player(1)));
     other(&first, |it| it.has_told_all && it.players == 0);
     assert_eq!(one.finds(US, player(9)), None);
+    // And stands by for them from then on.
+    one.set_incarnation(11);
+    two.set_incarnation(12);
+    two.keep(US, &record(9, 12));
+    other(&first, |it| it.dropped.get("listener_absent") == Some(&1));
+    assert!(one.kept().is_empty());
     one.set_listeners(&[(EU, "eu"), (9, "us")]);
     until("its player", || one.finds(9, player(9)));
+    let kept = until("its record", || one.kept().remove(&SessionId([9; 16])));
+    assert_eq!((kept.1, kept.2), (9, record(9, 12)));
     other(&first, |it| it.players == 1);
     drop(second);
     until("nobody", || one.finds(9, player(9)).is_none().then_some(()));
