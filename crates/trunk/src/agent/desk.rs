@@ -695,6 +695,12 @@ impl Desk {
             }
         }
         if self.gateway.is_none() && now_ns >= self.look_due_ns {
+            // Other threads may have found before this one that links are over: since when the
+            // process was stopped, as far as the arbiter knows.
+            let late_ns = now_ns - self.look_due_ns;
+            if self.look_due_ns > 0 && late_ns >= STOOD_STILL_NS {
+                self.shared.arbitration.note_standstill(late_ns / NS_PER_S);
+            }
             self.look_due_ns = now_ns + LOOK_NS;
             self.end_lost_sessions();
         }
@@ -965,6 +971,9 @@ pub(super) const NS_PER_S: u64 = 1_000_000_000;
 /// How often processes and servers are looked after.
 const KEEP_NS: u64 = 100_000_000;
 const LOOK_NS: u64 = NS_PER_S;
+
+/// Who looks so much later than it should has stood still.
+const STOOD_STILL_NS: u64 = 3 * NS_PER_S;
 const SHOW_NS: u64 = 250_000_000;
 
 /// Above this, what game processes say stays with them; the trunk is given up at 4 MiB.

@@ -433,6 +433,11 @@ impl Arbitration {
         ended.into_iter().filter_map(|id| state.forget(id)?.home).collect()
     }
 
+    /// This process stood still for so long: no gateway could come back meanwhile.
+    pub fn note_standstill(&self, by_s: u64) {
+        self.lock().arbiter.set_clock(by_s.cast_signed());
+    }
+
     /// How many there are, how many of them have no gateway now, and how often another gateway has
     /// taken one.
     pub fn counts(&self) -> [u64; 3] {

@@ -693,6 +693,19 @@ fn a_clock_that_is_wrong_for_a_moment_stops_nothing() {
     assert_eq!(begins, ["0 opened 1"]);
 }
 
+/// The end of a link is read before anybody looks at a clock.
+#[test]
+fn a_session_has_all_of_its_time_left_after_its_agent_stood_still() {
+    let mut agent = Agent::new();
+    let pass = |agent: &Agent, at_s| agent.arbitration.pass_time(at_s, at_s);
+    agent.announces(0, of(1, 11));
+    assert!(pass(&agent, 100).is_empty());
+    agent.loses_lane(0);
+    agent.arbitration.note_standstill(60);
+    assert!(pass(&agent, 161).is_empty() && pass(&agent, 174).is_empty());
+    assert_eq!(pass(&agent, 175).len(), 1);
+}
+
 #[test]
 fn a_session_whose_game_process_does_not_come_back_is_forgotten() {
     let mut agent = Agent::new();
