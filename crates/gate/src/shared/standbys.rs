@@ -439,7 +439,8 @@ impl Standbys {
         let mut stood = lock(self.stood_at(&place));
         let known = stood.get_mut(&place, session).filter(|it| it.owner == Some(owner));
         let Some(known) = known else { return };
-        let kept = known.unanswered.map(|Unanswered { asked, .. }| {
+        let asked = known.unanswered.filter(|it| now_ns < it.since_ns + UNANSWERED_NS);
+        let kept = asked.map(|Unanswered { asked, .. }| {
             let mut entry = Entry::asked_for((*known.record).clone(), asked, now_ns);
             entry.is_claimed = known.is_claimed;
             entry
@@ -624,16 +625,21 @@ impl Standbys {
         it.is_free() && !std::mem::replace(&mut it.is_claimed, true)
     }
 
-    /// It has not got it. What can be nobody's here any more is forgotten.
+    /// It has not got it. What can be nobody's here any more is forgotten, unless its owner lives:
+    /// that has said so since it was asked for, and says when it is over.
     pub(crate) fn give_up(&self, session: SessionId, why: TakeoverRefusal) {
         self.refused[why as usize].fetch_add(1, ORDER);
         let mut places = lock(&self.places);
-        if why.is_final() {
-            return self.remove(&mut places, session);
-        }
         let Some(place) = places.of.get(&session) else { return };
         let mut stood = lock(self.stood_at(place));
         let it = stood.get_mut(place, session).expect("it is where its place says");
+        if why.is_final() {
+            if it.owner.is_none() || it.gone_at_ns.is_some() {
+                drop(stood);
+                return self.remove(&mut places, session);
+            }
+            it.unanswered = None;
+        }
         it.is_claimed = false;
         // Its owner has it, and offers it again if it likes.
         let was_offered = std::mem::take(&mut it.is_offered);
@@ -736,6 +742,9 @@ const fn part_of(SessionId([first, ..]): &SessionId) -> usize {
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// How long an agent may have stood still before it reads a question, and grants it.
+const UNANSWERED_NS: u64 = 600_000_000_000;
 
 /// Counts alone: what is decided is decided under a lock.
 const ORDER: Ordering = Ordering::Relaxed;

@@ -41,7 +41,8 @@ use ringgate_link::bundle::{
 
 /// Sessions that this gateway is to have.
 pub(crate) trait Taking: Clustering {
-    /// A packet has opened for a session whose owner is gone. What becomes of the packet.
+    /// A packet has opened for a session whose owner is gone. What becomes of the packet: where
+    /// nothing is asked for it, the owner may live, and a member that has the player is sent it.
     fn claim_orphan(
         &mut self,
         turn: &mut Turn<'_>,
@@ -100,7 +101,10 @@ pub(crate) trait Taking: Clustering {
             under_way.retain(|_, it| !it.is_given_up);
         }
         let is_full = under_way.len() >= UNDER_WAY_MAX;
-        if is_full || !self.sessions_mut().has_rested_place(now_ns) {
+        let has_place = self.has_place_at(turn.common, &origin.address)
+            && self.sessions_mut().has_rested_place(now_ns);
+        // What is granted and cannot be here ends, though its owner may live.
+        if is_full || !has_place {
             return Err(TakeoverRefusal::NoRoom);
         }
         let claim = self.claim_for(turn.common, &record, &origin.address, backend)?;
@@ -129,6 +133,13 @@ pub(crate) trait Taking: Clustering {
         takeovers.due_ns = takeovers.due_ns.min(now_ns + ASK_EVERY_NS);
         takeovers.under_way.insert(takeover.record.session, takeover);
         Ok(())
+    }
+
+    /// Whether a session of an address could be this front's.
+    fn has_place_at(&self, common: &Common, address: &Address) -> bool {
+        common.front(address.listener) == Self::FRONT
+            && common.setup.listeners[address.listener].phase != Phase::Closed
+            && self.sessions().find(self.sessions().hash(address), address).is_none()
     }
 
     /// Claims what a session will hold that this gateway asks for.
@@ -243,14 +254,17 @@ pub(crate) trait Taking: Clustering {
     fn go_on_with(&mut self, turn: &mut Turn<'_>, takeover: &mut Takeover, handed: &Window) {
         let &mut Takeover { address, claim, tenure, .. } = takeover;
         let listener = address.listener;
-        let is_there = turn.common.front(listener) == Self::FRONT
-            && turn.common.setup.listeners[listener].phase != Phase::Closed;
-        let is_free = self.sessions().find(self.sessions().hash(&address), &address).is_none();
-        if !is_there || !is_free {
-            return self.give_back(turn, takeover);
+        if !self.has_place_at(turn.common, &address) {
+            return self.give_back(turn, takeover, TakeoverRefusal::NoRoom);
+        }
+        // Who was denied since it was asked for has no session here that was ended.
+        let denied = &turn.common.setup.denied;
+        let client_id = takeover.record.proof.client_id();
+        if denied.holds(&address.endpoint) || client_id.is_some_and(|it| denied.holds_client(it)) {
+            return self.give_back(turn, takeover, TakeoverRefusal::Denied);
         }
         let Some(index) = self.take_in(turn, takeover, handed) else {
-            return self.give_back(turn, takeover);
+            return self.give_back(turn, takeover, TakeoverRefusal::NoRoom);
         };
         let record = &takeover.record;
         let token = (record.token, record.token_until_s, record.since_s);
@@ -308,8 +322,8 @@ pub(crate) trait Taking: Clustering {
     }
 
     /// A session was granted that cannot be here after all.
-    fn give_back(&mut self, turn: &mut Turn<'_>, takeover: &mut Takeover) {
-        takeover.give_up(turn.common, TakeoverRefusal::NoRoom);
+    fn give_back(&mut self, turn: &mut Turn<'_>, takeover: &mut Takeover, why: TakeoverRefusal) {
+        takeover.give_up(turn.common, why);
         let whose = (takeover.record.session, takeover.tenure);
         self.decline(turn, takeover.claim.backend, whose);
     }

@@ -46,7 +46,10 @@ impl NetcodeFront {
         let standbys = claims.standbys().ok_or(DropReason::UnknownSource)?;
         let why = match standbys.find(&origin.address, turn.now.mono_ns) {
             Some(Found::Try(record)) => match self.open_orphans(turn, origin, &record, bytes) {
-                Ok(()) => return Err(self.claim_orphan(turn, standbys, origin, record)),
+                Ok(()) => match self.claim_orphan(turn, standbys, origin, record) {
+                    why @ DropReason::TakeoverRefused => why,
+                    why => return Err(why),
+                },
                 Err(why) => why,
             },
             Some(Found::Claimed) => return Err(DropReason::TakeoverAwaited),

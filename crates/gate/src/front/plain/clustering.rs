@@ -105,8 +105,12 @@ impl Clustering for PlainFront {
             return None;
         }
         let is_proven = proof.is_proven;
-        if !is_proven {
-            Self::enter_unproven(turn.common, rules, claim.backend).ok()?;
+        if !is_proven && Self::enter_unproven(turn.common, rules, claim.backend).is_err() {
+            // One whose owner has given it away would end.
+            if !takeover.is_offered {
+                return None;
+            }
+            turn.common.claims.shares().resume(claim.backend);
         }
         let mut session = Session {
             stage: Stage::Open { is_proven },

@@ -65,7 +65,11 @@ impl PlainFront {
         match standbys.find(&origin.address, turn.now.mono_ns) {
             Some(Found::Try(record)) => {
                 believe(rules, &record, parts)?;
-                return Err(self.claim_orphan(turn, standbys, origin, record));
+                let why = self.claim_orphan(turn, standbys, origin, record);
+                let is_refused = why == DropReason::TakeoverRefused;
+                let is_sent =
+                    is_refused && turn.common.send_on_from_orphans(turn.now, origin, bytes)?;
+                return if is_sent { Ok(true) } else { Err(why) };
             }
             Some(Found::Claimed) => return Err(DropReason::TakeoverAwaited),
             Some(Found::Limited) => return Err(DropReason::TakeoverLimited),

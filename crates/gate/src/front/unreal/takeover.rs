@@ -50,7 +50,10 @@ impl UnrealFront {
         {
             let why = match found {
                 Found::Try(record) if is_players(&record, *ids) => {
-                    return Err(self.claim_orphan(turn, standbys, origin, record));
+                    match self.claim_orphan(turn, standbys, origin, record) {
+                        why @ DropReason::TakeoverRefused => why,
+                        why => return Err(why),
+                    }
                 }
                 Found::Try(_) => DropReason::UnrealIds,
                 Found::Claimed => return Err(DropReason::TakeoverAwaited),

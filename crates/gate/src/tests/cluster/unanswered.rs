@@ -1,5 +1,6 @@
 //! A gateway asks for a session, and its link to the arbiter is over before it hears the answer.
 
+use super::super::denied::{denied, deny};
 use super::super::rig::home;
 use super::OTHER;
 use super::agent::standing;
@@ -71,11 +72,14 @@ fn what_an_arbiter_was_asked_for_in_vain_stays_its_owners() {
         lane.game.crash(scene.pair.rig(B));
     }
     scene.pair.rig(B).pass(210);
-    scene.agent.join((B, 0), scene.pair.rig(B), incarnation(B));
     // Another member stands by for it now: a packet that comes here has the arbiter asked whether
-    // it is this gateway's.
+    // it is this gateway's. Where that cannot be, it goes to its owner.
     standbys.stand_down(OTHER[B], scene.id, now_ns);
-    scene.at(B, 7, b"seven");
+    scene.pair.rig(B).deliver(home(1), &scene.scribe.payload(7, b"seven"));
+    let sent_on = scene.pair.rig(B).host.take_for_members();
+    assert_eq!(sent_on.into_iter().map(|(to, _)| to).collect::<Vec<_>>(), [OTHER[B]]);
+    scene.agent.join((B, 0), scene.pair.rig(B), incarnation(B));
+    scene.at(B, 8, b"eight");
     assert_eq!(scene.refused(), ["fenced", "link_down"]);
     assert_eq!((scene.pair.rig(A).sessions(), scene.pair.rig(B).sessions()), (1, 0));
     // This one stands by again, for the owner's later record and the one before it alike.
@@ -90,6 +94,49 @@ fn what_an_arbiter_was_asked_for_in_vain_stays_its_owners() {
         standbys.stand_down(OTHER[B], scene.id, now_ns);
         assert!(standbys.awaits(&here()));
     }
+}
+
+/// Its owner lives, and has given the session anew while the arbiter was asked for it.
+#[test]
+fn what_an_owner_has_given_since_is_kept_where_its_arbiter_refuses() {
+    let mut scene = Scene::new();
+    let _stay = scene.pair.stay();
+    scene.stand();
+    let standbys = scene.pair.standbys(B);
+    let now_ns = scene.pair.rig(B).now.mono_ns;
+    standbys.note_unanswered(here(), &record_of(&scene), tenure(2, B), now_ns);
+    standbys.stand_down(OTHER[B], scene.id, now_ns);
+    scene.agent.is_mute = true;
+    scene.at(B, 6, b"six");
+    assert!(standbys.stand_by(OTHER[B], here(), record_of(&scene)).is_ok());
+    scene.agent.is_mute = false;
+    scene.pair.rig(B).pass(210);
+    scene.agent.hear((B, 0), scene.pair.rig(B));
+    scene.pair.rig(B).turn();
+    assert_eq!((scene.refused(), standbys.counts().standing), (vec!["fenced"], 1));
+    scene.kill();
+    scene.at(B, 7, b"seven");
+    scene.at(B, 8, b"eight");
+    assert_eq!(scene.agent.handed.last(), Some(&b"eight".to_vec()));
+}
+
+/// What the operator denies meanwhile is looked for among sessions, and this is none yet.
+#[test]
+fn who_is_denied_while_an_arbiter_is_asked_for_his_session_has_none() {
+    let mut scene = Scene::new();
+    let _stay = scene.pair.stay();
+    scene.stand();
+    scene.kill();
+    scene.agent.is_mute = true;
+    scene.at(B, 6, b"six");
+    assert_eq!(deny(scene.pair.rig(B), &denied(&[], &[1])), 0);
+    scene.agent.is_mute = false;
+    scene.pair.rig(B).pass(210);
+    scene.agent.hear((B, 0), scene.pair.rig(B));
+    scene.pair.rig(B).turn();
+    scene.agent.hear((B, 0), scene.pair.rig(B));
+    assert_eq!((scene.refused(), scene.pair.rig(B).sessions()), (vec!["denied"], 0));
+    assert_eq!(scene.agent.closed, [scene.id]);
 }
 
 /// What the first gateway would give of its session.

@@ -285,6 +285,26 @@ fn a_server_that_may_have_no_more_unproven_players_gets_none_by_a_takeover() {
     let mut stage = Stage::playing(setup(proving), [b"hello", b"thanks"]);
     stage.stand();
     stage.kill();
+    fill_share(&mut stage);
+    stage.at(B, b"one");
+    assert_eq!((stage.refused(), stage.pair.rig(B).sessions()), (vec!["no_room"], 0));
+    stage.hear(B);
+    assert_eq!(stage.agent.closed, [stage.id], "nobody else would end it");
+}
+
+#[test]
+fn a_session_that_its_owner_gives_away_is_taken_though_a_share_is_full() {
+    let mut stage = Stage::playing(setup(proving), [b"hello", b"thanks"]);
+    stage.pair.be_able();
+    fill_share(&mut stage);
+    stage.pair.standbys(A).set_leaving(true, true);
+    stage.pair.standbys(A).renew();
+    stage.settle();
+    assert_eq!((stage.pair.sessions(), stage.agent.closed.len()), ([0, 1], 0));
+}
+
+/// The second gateway has as many players as it may who have proven nothing.
+fn fill_share(stage: &mut Stage) {
     let shares = stage.pair.rig(B).host.gate().common.claims.shares();
     shares.enter(BackendId(0), 1).expect("the first");
     let mut few = stage.pair.rig(B).host.gate().setup().clone();
@@ -294,8 +314,4 @@ fn a_server_that_may_have_no_more_unproven_players_gets_none_by_a_takeover() {
     };
     rules.unproven_percent = 30;
     stage.pair.rig(B).mail(crate::mail::Mail::Setup(Arc::new(few)));
-    stage.at(B, b"one");
-    assert_eq!((stage.refused(), stage.pair.rig(B).sessions()), (vec!["no_room"], 0));
-    stage.hear(B);
-    assert_eq!(stage.agent.closed, [stage.id], "nobody else would end it");
 }
