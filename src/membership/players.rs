@@ -333,6 +333,16 @@ impl Own<'_> {
             return done(PlayerClaimed::Ours);
         }
         let others = known.filter(|_| !is_ours);
+        // The same session is in another term where it has gone to another gateway of its cluster,
+        // and nobody has logged in. The later term has it, and the arbiter tells the one before.
+        let is_same = |other: &PlayerClaim| {
+            news.term > 0 && other.term != news.term && other.since == news.since_s
+        };
+        let same = others.as_ref().filter(|it| is_same(it)).map(|it| it.term);
+        if same.is_some_and(|term| term > news.term) {
+            return done(PlayerClaimed::Released);
+        }
+        let others = others.filter(|_| same.is_none());
         let is_late = now_s.saturating_sub(news.since_s) > LATE_S;
         let is_newer = |other: &PlayerClaim| {
             if news.is_told_again {
@@ -349,6 +359,7 @@ impl Own<'_> {
             instance: self.instance.to_string(),
             session: session.as_u64(),
             since: news.since_s,
+            term: news.term,
         };
         let Ok(value) = claim.encode() else { return done(PlayerClaimed::Ours) };
         let ousts = others.and_then(|other| {
@@ -389,12 +400,12 @@ mod tests {
     fn news(session: Option<u64>, since_s: u64) -> PlayerNews {
         let player = FleetPlayer { group: Arc::from("arena"), client_id: 7 };
         let session = session.and_then(SessionId::from_u64);
-        PlayerNews { player, session, since_s, is_told_again: false }
+        PlayerNews { player, session, since_s, term: 0, is_told_again: false }
     }
 
     fn claim(instance: &str, session: u64, since: u64) -> PlayerClaim {
         let (gateway, instance) = ("gate-1".to_owned(), instance.to_owned());
-        PlayerClaim { gateway, instance, session, since }
+        PlayerClaim { gateway, instance, session, since, term: 0 }
     }
 
     fn found(claim: &PlayerClaim, lease: i64) -> KeyValue {
@@ -440,6 +451,29 @@ mod tests {
         let behind = step(&again, Some(&found(&claim("other", 8, NOW_S - 1), 4)));
         assert_eq!((behind.write, behind.claimed), (Write::Nothing, PlayerClaimed::Theirs));
         assert!(step(&again, Some(&found(&claim("other", 8, NOW_S - 2), 4))).ousts.is_some());
+    }
+
+    #[test]
+    fn a_session_that_goes_on_at_another_gateway_is_no_newer_login() {
+        let in_term = |term| PlayerNews { term, is_told_again: true, ..news(Some(3), NOW_S - 60) };
+        let had = |term, since| found(&PlayerClaim { term, ..claim("other", 8, since) }, 4);
+        // Of an earlier release the term is not known.
+        for term in [0, 1] {
+            let taken = step(&in_term(2), Some(&had(term, NOW_S - 60)));
+            assert!(matches!(taken.write, Write::Put(_)) && taken.ousts.is_none());
+            assert_eq!(taken.claimed, PlayerClaimed::Ours);
+        }
+        // Who has had it claims it again, and does not know.
+        let lost = step(&in_term(1), Some(&had(2, NOW_S - 60)));
+        assert_eq!((lost.write, lost.claimed), (Write::Nothing, PlayerClaimed::Released));
+        // Another session of its player is newer or older.
+        for term in [0, 1, 2, 3] {
+            let newer = step(&in_term(2), Some(&had(term, NOW_S - 1)));
+            assert_eq!((newer.write, newer.claimed), (Write::Nothing, PlayerClaimed::Theirs));
+            assert!(step(&in_term(2), Some(&had(term, NOW_S - 61))).ousts.is_some());
+        }
+        let beside = step(&in_term(1), Some(&had(1, NOW_S - 60)));
+        assert_eq!(beside.claimed, PlayerClaimed::Theirs, "two of one second");
     }
 
     #[test]

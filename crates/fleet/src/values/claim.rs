@@ -33,6 +33,10 @@ pub struct PlayerClaim {
     /// one of two wins by this.
     #[serde(default)]
     pub since: u64,
+    /// In which term of its session that gateway has it: the session may have gone there from
+    /// another gateway of its cluster, and keeps its moment. 0 where it goes to none.
+    #[serde(default)]
+    pub term: u16,
 }
 
 impl Stored for PlayerClaim {

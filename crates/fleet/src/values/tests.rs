@@ -117,7 +117,8 @@ fn values_are_read_as_they_were_written() {
     comes_back(&Guard { by: "t-1".into() });
     comes_back(&Ban { until: 7, reason: "aimbot".into(), by: String::new() });
     comes_back(&TokenClaim { gateway: "g".into(), instance: "i".into() });
-    comes_back(&PlayerClaim { gateway: "g".into(), instance: "i".into(), session: 7, since: 1 });
+    let (gateway, instance) = ("g".into(), "i".into());
+    comes_back(&PlayerClaim { gateway, instance, session: 7, since: 1, term: 2 });
     comes_back(&Ousted { session: 7, gateway: "g".into() });
     comes_back(&question());
     let text = "{\"sessions\":[]}\n".to_owned();

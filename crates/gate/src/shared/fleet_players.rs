@@ -53,6 +53,8 @@ struct Standing {
     session: Option<SessionId>,
     /// When it began, in seconds since 1970.
     since_s: u64,
+    /// In which term of its cluster it is here; 0 where it is no cluster's.
+    term: u16,
     known: FleetView,
     is_news: bool,
     /// Its session is to end.
@@ -79,6 +81,9 @@ pub struct PlayerNews {
     pub session: Option<SessionId>,
     /// When that began, in seconds since 1970.
     pub since_s: u64,
+    /// In which term of its cluster it is here: the same session may be elsewhere in another one. 0
+    /// where it is no cluster's.
+    pub term: u16,
     /// The fleet has known it before: whoever has logged in elsewhere meanwhile may be newer.
     pub is_told_again: bool,
 }
@@ -111,33 +116,34 @@ impl FleetPlayers {
         Self { inner: Mutex::new(inner), has_news, has_ousted, is_used, players_max }
     }
 
-    /// A session has begun.
-    pub(crate) fn began(&self, group: &Arc<str>, client_id: u64, session: SessionId, now: Now) {
-        let player = FleetPlayer { group: Arc::clone(group), client_id };
-        self.note(&player, session, (now.unix_s, FleetView::Nothing));
-    }
-
-    /// A session goes on that the process before this one has begun: any other one of its player
-    /// is newer.
-    pub(crate) fn goes_on(&self, group: &Arc<str>, client_id: u64, session: SessionId) {
-        let player = FleetPlayer { group: Arc::clone(group), client_id };
-        self.note(&player, session, (0, FleetView::Forgotten));
-    }
-
-    /// A session goes on here that another gateway has begun: a newer login is newer than that, and
-    /// what that gateway has claimed is overwritten.
-    pub(crate) fn taken_over(
+    /// A session has begun, in this term of its cluster.
+    pub(crate) fn began(
         &self,
-        group: &Arc<str>,
-        client_id: u64,
+        player: (&Arc<str>, u64),
         session: SessionId,
-        since_s: u64,
+        (now, term): (Now, u16),
     ) {
-        let player = FleetPlayer { group: Arc::clone(group), client_id };
-        self.note(&player, session, (since_s, FleetView::Nothing));
+        self.note(player, session, (now.unix_s, term, FleetView::Nothing));
     }
 
-    fn note(&self, player: &FleetPlayer, session: SessionId, (since_s, known): (u64, FleetView)) {
+    /// A session goes on that the process before this one or another gateway has begun: a login
+    /// since then is newer. Of one that is no cluster's the moment is not known here (0).
+    pub(crate) fn goes_on(
+        &self,
+        player: (&Arc<str>, u64),
+        session: SessionId,
+        (since_s, term): (u64, u16),
+    ) {
+        self.note(player, session, (since_s, term, FleetView::Forgotten));
+    }
+
+    fn note(
+        &self,
+        (group, client_id): (&Arc<str>, u64),
+        session: SessionId,
+        (since_s, term, known): (u64, u16, FleetView),
+    ) {
+        let player = &FleetPlayer { group: Arc::clone(group), client_id };
         self.is_used.store(true, Ordering::Release);
         let mut inner = self.lock();
         if !inner.make_room(player, self.players_max) {
@@ -145,8 +151,14 @@ impl FleetPlayers {
             return;
         }
         let standing = inner.players.entry(player.clone()).or_insert(Standing::NOBODY);
+        let is_older = term > 0 && known == FleetView::Forgotten && since_s < standing.since_s;
+        if is_older && standing.session.is_some_and(|newer| newer != session) {
+            inner.ousted.push_back(session);
+            self.has_ousted.store(true, Ordering::Release);
+            return;
+        }
         let older = standing.session.replace(session);
-        standing.since_s = since_s;
+        (standing.since_s, standing.term) = (since_s, term);
         if standing.known != FleetView::Ours {
             standing.known = known;
         }
@@ -203,13 +215,13 @@ impl FleetPlayers {
             if !std::mem::replace(&mut standing.is_news, false) {
                 continue;
             }
-            let Standing { session, since_s, known, is_ousted, .. } = *standing;
+            let Standing { session, since_s, term, known, is_ousted, .. } = *standing;
             if session.is_none() && known != FleetView::Ours {
                 // It has come and gone before the fleet has heard of it.
                 inner.players.remove(&player);
             } else if session.is_none() || !is_ousted {
                 let is_told_again = known == FleetView::Forgotten;
-                taken.push(PlayerNews { player, session, since_s, is_told_again });
+                taken.push(PlayerNews { player, session, since_s, term, is_told_again });
             }
         }
         self.has_news.store(!inner.news.is_empty(), Ordering::Release);
@@ -345,6 +357,7 @@ impl Standing {
     const NOBODY: Self = Self {
         session: None,
         since_s: 0,
+        term: 0,
         known: FleetView::Nothing,
         is_news: false,
         is_ousted: false,

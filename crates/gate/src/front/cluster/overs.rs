@@ -105,11 +105,17 @@ impl Player {
 }
 
 /// Whether a session that ends so is over for its player, wherever that may be heard. Its gateway
-/// may be the only one that thinks otherwise where it hears nothing.
+/// may be the only one that thinks otherwise where it hears nothing, or where packets have come to
+/// another one for a while and those that come again have other numbers than it expects.
 pub(crate) const fn is_for_good(why: Ended) -> bool {
     !matches!(
         why,
-        Ended::BackendGone | Ended::ByArbiter | Ended::Fenced | Ended::NotCarried | Ended::TimedOut
+        Ended::BackendGone
+            | Ended::ByArbiter
+            | Ended::Fenced
+            | Ended::NotCarried
+            | Ended::SequenceGap
+            | Ended::TimedOut
     )
 }
 

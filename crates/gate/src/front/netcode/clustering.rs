@@ -127,7 +127,8 @@ impl Clustering for NetcodeFront {
         turn.common.claims.seat(listener, claim.client_id, (id, false));
         let players = turn.common.setup.fleet_players.as_ref();
         if let Some((players, group)) = players.zip(unique_in(turn, listener)) {
-            players.taken_over(group, claim.client_id, id, record.since_s);
+            let begun = (record.since_s, tenure.term.get());
+            players.goes_on((group, claim.client_id), id, begun);
         }
         Some(index)
     }

@@ -493,7 +493,9 @@ impl NetcodeFront {
         let client_id = self.sessions.at(index).client_id;
         let players = turn.common.setup.fleet_players.as_ref();
         if let Some((players, group)) = players.zip(unique_in(turn, listener)) {
-            players.began(group, client_id, self.sessions.id(index), turn.now);
+            let term = self.sessions.clusters.get(index);
+            let term = term.map_or(0, |it| it.tenure.term.get());
+            players.began((group, client_id), self.sessions.id(index), (turn.now, term));
         }
     }
 

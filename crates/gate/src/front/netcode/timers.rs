@@ -120,7 +120,10 @@ impl Rules for NetcodeFront {
         let rules = common.setup.listeners[listener].netcode();
         let group = rules.and_then(|rules| rules.unique_in.as_ref());
         if let Some((players, group)) = common.setup.fleet_players.as_ref().zip(group) {
-            players.goes_on(group, self.sessions.at(entry).client_id, self.sessions.id(entry));
+            let clustered = self.sessions.clusters.get(entry);
+            let begun = clustered.map_or((0, 0), |it| (it.since_s, it.tenure.term.get()));
+            let player = (group, self.sessions.at(entry).client_id);
+            players.goes_on(player, self.sessions.id(entry), begun);
         }
     }
 

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::super::rig::home;
+use super::super::rig::{home, netcode_rules};
 use super::OTHER;
-use super::takeover::{A, B, Scene, incarnation, tenure};
+use super::takeover::{A, B, Scene, incarnation, setup, tenure};
 use crate::counters::Ended;
 use crate::front::cluster::over::Burying;
 use crate::front::cluster::overs::{Over, Player, WAITING_MAX};
@@ -12,6 +12,8 @@ use crate::ids::BackendId;
 use crate::mail::Mail;
 use crate::survey::{Survey, Wanted};
 use ringgate_cluster::SessionId;
+use ringgate_core::drops::DropReason;
+use ringgate_core::proto::replay::Policy;
 
 impl Scene {
     /// The first gateway has no link to the agent, and the second one none to the first.
@@ -119,6 +121,24 @@ fn a_session_whose_player_is_silent_at_one_gateway_goes_on_at_the_other() {
         scene.pair.pass(100);
     }
     assert_eq!(scene.pair.sessions(), [0, 1], "it has timed out at the first");
+    scene.join_again();
+    assert_eq!((scene.pair.sessions(), scene.agent.closed.len()), ([0, 1], 0));
+}
+
+/// The router has had the player's packets go elsewhere for a while, and has them come again.
+#[test]
+fn a_gap_that_a_session_has_only_where_it_was_ends_it_there_alone() {
+    let mut setup = setup();
+    netcode_rules(&mut setup).replay = Policy::new(256, 100).expect("a power of two");
+    let mut scene = Scene::with(setup, 100);
+    scene.stand();
+    scene.cut_off();
+    scene.stays = Some(scene.pair.stay());
+    for number in (50..300).step_by(45) {
+        scene.at(B, number, b"elsewhere");
+    }
+    let packet = scene.scribe.payload(300, b"again");
+    scene.pair.rig(A).provokes(DropReason::SequenceGap, |rig| rig.deliver(home(1), &packet));
     scene.join_again();
     assert_eq!((scene.pair.sessions(), scene.agent.closed.len()), ([0, 1], 0));
 }

@@ -13,6 +13,7 @@ use crate::ids::{BackendId, BindId, ListenerId, MemberId};
 use crate::mail::{Mail, Offered};
 use crate::setup::Setup;
 use crate::shared::claims::Claims;
+use crate::shared::fleet_players::FleetPlayers;
 use crate::shared::standbys::tests::record;
 use crate::shared::standbys::{Owned, Standbys, TakeoverRefusal};
 use crate::shared::whereabouts::PARTS;
@@ -294,6 +295,37 @@ fn junk_from_other_ports_does_not_keep_a_player_from_its_standby() {
     scene.at(B, 100, b"hundred");
     scene.pair.rig(B).turn();
     assert_eq!(scene.pair.rig(B).sessions(), 1);
+}
+
+/// Whose player may be in one place of the fleet only: neither the take-over nor the next process
+/// is a login.
+#[test]
+fn a_session_that_goes_on_is_told_the_fleet_as_the_one_that_began() {
+    let own = |mut setup: Setup| {
+        setup.fleet_players = Some(Arc::new(FleetPlayers::new(4)));
+        netcode_rules(&mut setup).unique_in = Some("arena".into());
+        setup
+    };
+    let mut scene = Scene::with(own(setup()), 100);
+    scene.stays = Some(scene.pair.stay());
+    let others = own(Setup::clone(scene.pair.rig(B).host.gate().setup()));
+    scene.pair.rig(B).mail(Mail::Setup(Arc::new(others)));
+    scene.stand();
+    scene.kill();
+    scene.at(B, 6, b"six");
+    let news = |scene: &mut Scene, at: usize| {
+        let rig = scene.pair.rig(at);
+        rig.turn();
+        let news = rig.host.gate().setup().fleet_players.as_ref().map(|it| it.take_news(9));
+        let [it] = &news.expect("they are the fleet's")[..] else { panic!("one player") };
+        assert_eq!(it.session, Some(rig.session_at(home(1))));
+        (it.since_s, it.term, it.is_told_again)
+    };
+    assert_eq!(news(&mut scene, A), (1_700_000_000, 1, false));
+    assert_eq!(news(&mut scene, B), (1_700_000_000, 2, true));
+    scene.stays = None;
+    scene.pair.fleets[B].hand_over();
+    assert_eq!(news(&mut scene, B), (1_700_000_000, 2, true));
 }
 
 #[test]
