@@ -4,8 +4,10 @@
 //! It grants a session to one gateway at a time, over the one before and to a higher term only.
 //! What any other gateway brings goes no further. The arbiter hands each packet of a player over
 //! once, by whichever gateway it comes. And the arbiter alone ends sessions; what it does not know
-//! has ended. An arbiter that begins anew knows none: its sessions end with it, and as its
-//! connections are new too, nothing that was said to the arbiter before reaches it.
+//! has ended. An arbiter that begins anew knows none, and as its connections are new too, nothing
+//! that was said to the arbiter before reaches it. A session whose token is good opens at it as it
+//! did first. Where a gateway says that it has the session which has lost it to another one before,
+//! the later term counts, whichever of them comes first.
 //!
 //! Only the opening of a session that has ended could bring it back, doubled and late. A session
 //! opens while its token is good by the arbiter's clock, which goes back only where it is set;
@@ -360,14 +362,16 @@ impl Standing {
 
     fn answer(&mut self, tenure: Tenure, asked: Asked, now_s: u64) -> Reply {
         let Self::Held { holder, handed, lost_at_s, giver, .. } = self else { return Reply::Ended };
-        // A term that has been had is over, for each gateway: the player takes no number below.
         let may_take = match asked {
-            Asked::Claim { over } | Asked::Take { over } => {
-                over == *holder && tenure.term > holder.term
-            }
-            Asked::End | Asked::Open { .. } => false,
+            // Who says that it has a later term was granted that by an arbiter before this one,
+            // which has begun anew and has believed a gateway that did not know.
+            Asked::Claim { over } if over == tenure => true,
+            Asked::Open { .. } => true,
+            Asked::Claim { over } | Asked::Take { over } => over == *holder,
+            Asked::End => false,
         };
-        if may_take {
+        // A term that has been had is over, for each gateway: the player takes no number below.
+        if may_take && tenure.term > holder.term {
             let gives = matches!(asked, Asked::Take { .. });
             *giver = gives.then_some((*holder, now_s + LATE_S));
             *holder = tenure;

@@ -93,6 +93,25 @@ fn a_session_is_over_where_one_says_so_that_has_had_it_and_that_is_remembered() 
 }
 
 #[test]
+fn a_term_that_an_arbiter_before_has_granted_is_believed_whoever_comes_first() {
+    let (a, b) = (tenure(1, 1), tenure(2, 2));
+    for asked in [Asked::Open { token_until_s: 100 }, Asked::Claim { over: b }] {
+        let mut arbiter = Arbiter::new(1);
+        open(&mut arbiter, SESSION, a);
+        let later = ask(&mut arbiter, SESSION, b, asked);
+        assert_eq!(later.fenced.map(|it| (it.tenure, it.reply)), Some((a, fenced(b))));
+        assert!(is_granted(&later.answer.reply));
+        assert_eq!(arbiter.hand_over(SESSION, a, 7), Err(Refused::Fenced(b)));
+        assert_eq!(arbiter.hand_over(SESSION, b, 7), Ok(()));
+        for earlier in [a, tenure(2, 3)] {
+            assert_eq!(open(&mut arbiter, SESSION, earlier).answer.reply, fenced(b));
+        }
+        arbiter.end(SESSION);
+        assert_eq!(ask(&mut arbiter, SESSION, tenure(3, 3), asked).answer.reply, Reply::Ended);
+    }
+}
+
+#[test]
 fn an_end_is_taken_from_the_owner_alone_and_is_for_good() {
     let (a, b) = (tenure(1, 1), tenure(2, 2));
     let mut arbiter = Arbiter::new(2);

@@ -287,6 +287,12 @@ impl Whereabouts {
         self.find(address).filter(|it| !self.is_silent(*it))
     }
 
+    /// Whether a member says that it has a player at an address.
+    pub(crate) fn is_at_member(&self, address: &Address) -> bool {
+        let hash = self.hash(address);
+        lock(&self.others[shard(hash)]).contains_key(&hash)
+    }
+
     fn is_silent(&self, MemberId(member): MemberId) -> bool {
         self.silent.load(Ordering::Relaxed) >> member & 1 == 1
     }

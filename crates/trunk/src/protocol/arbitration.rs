@@ -124,19 +124,21 @@ impl Arbitration {
     }
 
     /// A gateway is about to announce a session on a link of this backend, and may have said whose
-    /// it is. `it` has the session as the local worker numbers it.
+    /// it is. `it` has the session as the local worker numbers it. Another gateway that has it no
+    /// more is to hear so.
     pub fn announce(
         &self,
         (it, player): (&Clustered, Option<Player>),
         backend: &str,
         link: u16,
         here: Home,
-    ) -> Opening {
+    ) -> (Opening, Option<Fenced>) {
         let id = ClusterId(it.id);
-        let State { arbiter, known, parking, .. } = &mut *self.lock();
-        let Some(tenure) = tenure(it.tenure) else { return refused(it.id, it.tenure) };
+        let State { arbiter, known, parking, taken_over, .. } = &mut *self.lock();
+        let refused = || (Opening::Refused(ended(it.id, it.tenure)), None);
+        let Some(tenure) = tenure(it.tenure) else { return refused() };
         if known.get(&id).is_some_and(|known| *known.backend != *backend) {
-            return refused(it.id, it.tenure);
+            return refused();
         }
         let asked = if arbiter.standing(id).is_some() {
             Asked::Claim { over: tenure }
@@ -145,7 +147,7 @@ impl Arbitration {
         };
         let mut verdict = arbiter.announce(&question(id, tenure, asked), player);
         if matches!(verdict.answer.reply, Reply::Second { .. }) {
-            return Opening::Second(Reported::of(&verdict.answer));
+            return (Opening::Second(Reported::of(&verdict.answer)), None);
         }
         if matches!((asked, &verdict.answer.reply), (Asked::Open { .. }, Reply::Ended)) {
             // An agent that has begun anew knows of no session, and one whose token has expired may
@@ -153,7 +155,7 @@ impl Arbitration {
             verdict.answer.reply = Reply::Full;
         }
         if !matches!(verdict.answer.reply, Reply::Granted { .. }) {
-            return Opening::Refused(Reported::of(&verdict.answer));
+            return (Opening::Refused(Reported::of(&verdict.answer)), None);
         }
         let seat = Some(Seat { worker: here.worker, link, session: Some(it.session) });
         let timeout_ms = it.timeout_ms;
@@ -162,18 +164,26 @@ impl Arbitration {
             let (homeless_s, giver, parked) = (None, None, Vec::new());
             let begun = Known { backend, home, homeless_s, seat, timeout_ms, giver, parked };
             known.insert(id, begun);
-            return Opening::Passed;
+            return (Opening::Passed, None);
         }
-        let Some(known) = known.get_mut(&id) else { return refused(it.id, it.tenure) };
-        (known.seat, known.timeout_ms) = (seat, timeout_ms);
+        let Some(known) = known.get_mut(&id) else { return refused() };
+        let before = std::mem::replace(&mut known.seat, seat);
+        known.timeout_ms = timeout_ms;
+        if verdict.fenced.is_some() {
+            *taken_over += 1;
+            known.giver = None;
+        }
+        let fenced = before.zip(verdict.fenced);
+        let fenced = fenced.map(|(seat, told)| Fenced { seat, report: Reported::of(&told) });
         let waits = known.take_parked(parking);
-        match known.home {
+        let opening = match known.home {
             Some(_) => Opening::Known(waits),
             None => {
                 (known.home, known.homeless_s) = (Some(here), None);
                 Opening::Passed
             }
-        }
+        };
+        (opening, fenced)
     }
 
     /// What a gateway hears that has a session for a player, if the player has another one.
@@ -606,10 +616,6 @@ const fn question(session: ClusterId, tenure: Tenure, asked: Asked) -> Question 
 
 fn ended(id: [u8; 16], tenure: u32) -> Reported {
     Reported::written(&Standing { id, tenure, reply: ArbiterReply::Ended })
-}
-
-fn refused(id: [u8; 16], tenure: u32) -> Opening {
-    Opening::Refused(ended(id, tenure))
 }
 
 /// How long a session whose gateway is gone waits for another one: its player is given up by then.

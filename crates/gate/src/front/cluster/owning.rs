@@ -143,7 +143,7 @@ pub(crate) trait Owning: Clustering {
     fn hear_fenced(&mut self, turn: &mut Turn<'_>, index: Entry<Self::Session>, holder: Tenure) {
         let hands_over = turn.common.claims.standbys().is_some_and(|it| it.hands_over());
         let Some(it) = self.clusters().get(index) else { return };
-        if !it.is_given && !hands_over {
+        if holder < it.tenure || !it.is_given && !hands_over {
             return self.leave_to(turn, index, (it.id, holder));
         }
         let words_ns = match hands_over {

@@ -43,7 +43,10 @@ pub(crate) trait Clustering: Carried + Sized {
     /// Tells its backend of it, if that was not told on its present link.
     fn announce_again(&mut self, turn: &mut Turn<'_>, index: Entry<Self::Session>);
 
-    /// The same, though that was told of it, as what it is called differently now.
+    /// Its backend counts as not told of it on its present link.
+    fn set_unannounced(&mut self, index: Entry<Self::Session>);
+
+    /// Tells its backend of it, though that was told, as what it is called differently now.
     fn announce_anew(&mut self, turn: &mut Turn<'_>, index: Entry<Self::Session>);
 
     /// Whether another gateway may have it by now: no backend can name it meanwhile.

@@ -188,7 +188,8 @@ pub(crate) trait Taking: Clustering {
         }
         let own = self.clusters().get(index).map(|it| it.tenure);
         match reply {
-            Reply::Fenced { holder } if Some(holder) > own => {
+            // An arbiter that has begun anew may have believed one that has an earlier term.
+            Reply::Fenced { holder } if Some(holder) > own || own == Some(tenure) => {
                 if let Some(ending) = self.ending_of(index) {
                     // The arbiter hears that it is over, and its holder from there.
                     return self.end_like(turn, index, ending);
@@ -361,8 +362,23 @@ pub(crate) trait Taking: Clustering {
         turn.tell_link(link, |writer| writer.closed(session, CloseReason::Other));
     }
 
-    /// The arbiter has no room for a session: it goes on, and ends with this gateway.
+    /// The arbiter has no room for a session, or has begun anew and does not believe in it: it goes
+    /// on, and ends with this gateway. Where this one has slept, a member may have it, of which the
+    /// arbiter knows as little: what members say of it is waited for.
     fn go_alone(&mut self, turn: &mut Turn<'_>, index: Entry<Self::Session>) {
+        if self.is_unsure(index) {
+            let address = self.sessions().address(index);
+            let whereabouts = turn.common.claims.whereabouts();
+            if whereabouts.is_some_and(|it| it.is_at_member(address)) {
+                if let Some(standbys) = turn.common.claims.standbys() {
+                    standbys.note_left(false);
+                }
+                return self.end(turn, index, Ended::Fenced);
+            }
+            if turn.now.mono_ns < self.clusters().doubt.since_ns + MEMBERS_SAY_NS {
+                return self.set_unannounced(index);
+            }
+        }
         self.leave_cluster(turn.common, index);
         self.announce_anew(turn, index);
         self.be_sure(turn, index);
@@ -452,6 +468,9 @@ const EARLY_MAX: usize = 8;
 const UNDER_WAY_MAX: usize = 4096;
 
 const GIVE_UP_NS: u64 = 3_000_000_000;
+
+/// Until when members have said what they have, to a gateway that they have lost while it slept.
+const MEMBERS_SAY_NS: u64 = 1_000_000_000;
 
 /// How late an answer may be.
 const FORGET_NS: u64 = 60_000_000_000;

@@ -40,12 +40,16 @@ impl Clustering for NetcodeFront {
         self.announce(turn, index);
     }
 
+    fn set_unannounced(&mut self, index: Entry<Session>) {
+        self.sessions.at_mut(index).announced = 0;
+    }
+
     fn announce_anew(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
         // Where nothing was said in it, what no agent delivers is delivered here.
         if self.clusters().get(index).is_some_and(Clustered::begins_alone) {
             self.open_connection(turn, index);
         }
-        self.sessions.at_mut(index).announced = 0;
+        self.set_unannounced(index);
         self.announce(turn, index);
     }
 

@@ -54,8 +54,12 @@ impl Clustering for UnrealFront {
         }
     }
 
-    fn announce_anew(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
+    fn set_unannounced(&mut self, index: Entry<Session>) {
         self.sessions.at_mut(index).announced = 0;
+    }
+
+    fn announce_anew(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
+        self.set_unannounced(index);
         self.announce_again(turn, index);
     }
 

@@ -9,7 +9,8 @@ use super::super::unreal::rig::{BASE, Dice, stand_in};
 use ringgate_batch::Endpoint;
 use ringgate_bots::unreal::StandIn;
 use ringgate_cluster::{
-    Answer, Arbiter, Asked, Incarnation, Player, Question, Refused, Reply, SessionId, Tenure, Wake,
+    Answer, Arbiter, Asked, Incarnation, Player, Question, Refused, Reply, SessionId, Tenure,
+    Verdict, Wake,
 };
 use ringgate_core::carry::{Carry, Writer as Carrier};
 use ringgate_core::limits::{BUNDLE_BYTES_MAX, UNREAL_BYTES_MAX};
@@ -270,7 +271,10 @@ impl Agent {
                 let question = Question { session: id, tenure, wake: Wake(0), asked };
                 let lane = self.lanes.get_mut(&at).expect("it speaks");
                 let player = lane.players.remove(&it.session).map(|it| it.2);
-                let answer = self.arbiter.announce(&question, player).answer;
+                let Verdict { answer, fenced, .. } = self.arbiter.announce(&question, player);
+                if let Some(fenced) = fenced {
+                    answers.extend(self.lane_of(id, fenced.tenure).map(|at| (at, fenced)));
+                }
                 let is_granted = matches!(answer.reply, Reply::Granted { .. });
                 self.delivers.extend(it.delivery.map(|it| (id, it)));
                 let lane = self.lanes.get_mut(&at).expect("it speaks");

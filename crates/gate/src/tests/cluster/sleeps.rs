@@ -3,9 +3,11 @@
 use super::super::games::{Heard, Offer};
 use super::super::rig::home;
 use super::OTHER;
+use super::agent::standing;
 use super::takeover::{A, B, Scene, incarnation, setup, tenure, zones};
 use crate::counters::Ended;
 use crate::setup::Setup;
+use ringgate_cluster::{Answer as Said, Arbiter, Reply, Wake};
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::netcode::packet::PacketKind;
 use ringgate_link::bundle::{Answer, CloseReason, MoveRefusal};
@@ -37,6 +39,84 @@ impl Scene {
         self.pair.whereabouts(B).forget(OTHER[B]);
         self.at(B, 6, b"six");
         assert_eq!(self.pair.sessions(), [1, 1]);
+    }
+
+    /// The agent has died, and another one is linked to both, to the first gateway first.
+    fn begin_anew(&mut self, sessions_max: usize) {
+        for at in [A, B] {
+            for (_, lane) in self.agent.lose(at) {
+                lane.game.crash(self.pair.rig(at));
+            }
+        }
+        self.agent.arbiter = Arbiter::new(sessions_max);
+        for at in [A, B] {
+            self.agent.join((at, 0), self.pair.rig(at), incarnation(at));
+            self.hear(at);
+        }
+    }
+
+    fn fenced(&mut self, at: usize) -> u64 {
+        self.pair.rig(at).counters().sessions_closed[Ended::Fenced as usize]
+    }
+}
+
+#[test]
+fn an_agent_that_begins_anew_believes_the_later_term_whoever_comes_first() {
+    for sessions_max in [0, 100] {
+        let mut scene = ready();
+        scene.sleep(300);
+        scene.take_over();
+        // Where there is no room it cannot tell, and members can.
+        scene.begin_anew(sessions_max);
+        for _ in 0..60 {
+            scene.hear(A);
+            scene.pair.pass(10);
+        }
+        assert_eq!((scene.pair.sessions(), scene.fenced(A)), ([0, 1], 1), "{sessions_max}");
+        scene.hear(B);
+        let handed = scene.agent.handed.len();
+        scene.at(B, 9, b"nine");
+        let plain = scene.agent.lanes[&(B, 0)].plain_payloads;
+        let passed = (scene.agent.handed.len() - handed, plain);
+        assert_eq!(passed, if sessions_max > 0 { (1, 0) } else { (1, 1) });
+    }
+}
+
+#[test]
+fn an_owner_that_has_slept_goes_on_alone_where_no_member_has_the_session() {
+    let mut scene = ready();
+    scene.sleep(300);
+    scene.pair.rig(A).turn();
+    scene.begin_anew(0);
+    let pass = |scene: &mut Scene, times| {
+        for _ in 0..times {
+            scene.hear(A);
+            scene.pair.pass(10);
+        }
+    };
+    pass(&mut scene, 50);
+    assert_eq!((scene.sent(A), scene.pair.sessions()), (vec![], [1, 0]));
+    pass(&mut scene, 100);
+    assert!(!scene.sent(A).is_empty());
+    assert_eq!((scene.pair.sessions(), scene.fenced(A)), ([1, 0], 0));
+}
+
+/// As an agent of an earlier release says it that has begun anew.
+#[test]
+fn an_owner_whose_announcement_is_refused_has_the_session_no_more() {
+    let mut scene = ready();
+    scene.take_over();
+    let refused = |by| Said {
+        session: scene.id,
+        tenure: by,
+        wake: Wake(0),
+        reply: Reply::Fenced { holder: tenure(1, A) },
+    };
+    for (by, count) in [(tenure(1, B), 0), (tenure(2, B), 1)] {
+        let bundle = standing(&refused(by));
+        scene.agent.lanes[&(B, 0)].game.push_bytes(scene.pair.rig(B), &bundle);
+        scene.pair.rig(B).turn();
+        assert_eq!(scene.fenced(B), count);
     }
 }
 

@@ -160,7 +160,8 @@ impl Relay {
         let home = Home { worker, game, turn, session };
         let (id, Some(tenure)) = (it.id, tenure(it.tenure)) else { return };
         let player = self.clusters.waiting.remove(&session).map(|it| it.player);
-        let mut opening = arbitration.announce((it, player), self.name(game), link, home);
+        let (mut opening, fenced) = arbitration.announce((it, player), self.name(game), link, home);
+        self.tell_fenced(fenced, act);
         self.clusters.is_used = true;
         if let (Opening::Passed, Some(delivery)) = (&opening, it.delivery)
             && !self.begin_end(session, game, delivery)

@@ -360,6 +360,21 @@ fn who_wakes_late_is_fenced_and_ends_nothing() {
     assert_eq!(agent.plays(0, |it| it.payload(here(0), b"yo")), ["0 sent"]);
 }
 
+/// The second gateway has taken the session over from the first, which does not know, by an agent
+/// that has begun anew since.
+#[test]
+fn a_gateway_that_comes_with_a_later_term_has_the_session_whoever_came_first() {
+    let mut agent = Agent::new();
+    assert_eq!(agent.announces(0, of(1, 11)), ["0 opened 1"]);
+    assert_eq!(agent.brings(0, 5), ["0 hears of 1"]);
+    assert_eq!(agent.announces(1, of(2, 12)), ["0 fenced 1 by 2"]);
+    assert!(agent.brings(0, 6).is_empty());
+    assert_eq!(agent.brings(1, 6), ["0 hears of 1"]);
+    assert_eq!(agent.plays(0, |it| it.payload(here(0), b"yo")), ["1 sent"]);
+    assert_eq!(agent.announces(0, of(1, 11)), ["0 fenced 1 by 2"]);
+    assert_eq!(agent.arbitration.counts(), [1, 0, 1]);
+}
+
 #[test]
 fn who_takes_a_session_hears_that_the_game_process_has_ended_it_meanwhile() {
     for is_announced in [true, false] {
