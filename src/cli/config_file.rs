@@ -24,7 +24,7 @@ impl ConfigFile {
 
     /// The file, or else the one of this host's gateway, where there is one.
     pub(super) fn of_host(&self) -> Option<PathBuf> {
-        self.named().or_else(from_environment).or_else(of_gateway)
+        self.named().or_else(of_host)
     }
 
     /// The file, if one is named.
@@ -70,6 +70,11 @@ impl RoleFile {
 /// What the environment says.
 pub(super) fn from_environment() -> Option<PathBuf> {
     std::env::var_os(VARIABLE).filter(|it| !it.is_empty()).map(PathBuf::from)
+}
+
+/// The file that the environment names, or else the one of this host's gateway, where there is one.
+pub(super) fn of_host() -> Option<PathBuf> {
+    from_environment().or_else(of_gateway)
 }
 
 /// The file of this host's gateway, where it is at its usual place.

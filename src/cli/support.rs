@@ -64,7 +64,7 @@ impl Report {
         );
         let mut report = Self { text: head };
         let file = args.place.config().map(Path::to_owned);
-        let file = file.or_else(config_file::from_environment).or_else(config_file::of_gateway);
+        let file = file.or_else(config_file::of_host);
         let gateway = args.place.find().map_err(|why| why.to_string());
         let page = |path: &str| {
             let asked = gateway.as_ref().map_err(Clone::clone);

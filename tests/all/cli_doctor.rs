@@ -49,7 +49,7 @@ fn more_workers_than_processors_bite() {
          [[backend]]\nname = \"b\"\nlink = \"udp\"\naddress = \"127.0.0.1:7777\"\nslots = 64\n"
     );
     fs::write(&file, config).expect("temporary files");
-    row("cpu").asked(&[("FILE", &file.display().to_string())], &[]);
+    row("cpu").asked(&file, &[("FILE", &file.display().to_string())]);
     let ran = run(ringgate(["doctor".as_ref(), "--config".as_ref(), file.as_os_str()]));
     assert_eq!(ran.code, Some(1), "{}", ran.stdout);
     assert!(ran.stderr.starts_with("ringgate: "), "{}", ran.stderr);

@@ -174,5 +174,7 @@ fn where_no_gateway_is_one_sentence_says_so() {
         assert!(ran.stderr.starts_with(&format!("ringgate: no gateway answers at {admin}: ")));
         assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
     }
-    row("gateway-gone").asked(&[], &["--admin", &admin]);
+    let host = Folder::new();
+    let file = host.file("gate.toml", "[gateway]\nrun_dir = \".\"\n", 0o600);
+    row("gateway-gone").asked(&file, &[]);
 }

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::net::UnixStream;
-use std::process::{ChildStdout, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 
 use serde_json::Value;
 
@@ -33,6 +33,11 @@ impl Tracing {
     pub(crate) fn start(daemon: &Daemon, words: &[&str]) -> Self {
         let mut command = ringgate(["trace"]);
         command.args(words).arg("--control").arg(daemon.control());
+        Self::of(command)
+    }
+
+    /// The same by another command line.
+    pub(crate) fn of(mut command: Command) -> Self {
         let child = command.stdout(Stdio::piped()).spawn().expect("the binary was built");
         let mut child = Ending(child);
         let lines = BufReader::new(child.stdout.take().expect("piped"));

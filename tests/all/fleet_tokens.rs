@@ -316,8 +316,7 @@ fn nobody_is_sent_where_no_process_is_and_whoever_is_sent_gets_in() {
         let refused = service.token(1, "ghost").expect_err("nobody is there");
         (refused == "no_gateway").then_some(())
     });
-    let endpoint = fleet.endpoint();
-    row("tokens-refused").asked(&[], &["--endpoint", &endpoint, "--fleet", "/f"]);
+    row("tokens-refused").asked_at(&daemon, &[]);
     // Processes come, and come back, and each time somebody waits for them at the token service.
     for client_id in 10..18 {
         let name = format!("arena-{}", client_id % 2);

@@ -2,7 +2,8 @@
 //! test, and its command finds it. What the command says is read from the page.
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpListener, UdpSocket};
+use std::net::UdpSocket;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -52,20 +53,26 @@ impl Row {
         words
     }
 
-    /// What its command says, which is what the page says.
+    /// Its command as it is typed on a host whose config file this is.
+    fn typed(&self, host: &Path, fill: &[(&str, &str)]) -> Command {
+        let mut command = ringgate(self.words(fill));
+        command.env("RINGGATE_CONFIG", host);
+        command
+    }
+
+    /// What its command says on that host, which is what the page says.
     #[track_caller]
-    pub(crate) fn asked(&self, fill: &[(&str, &str)], more: &[&str]) -> String {
-        let ran =
-            run(ringgate(self.words(fill).iter().map(String::as_str).chain(more.iter().copied())));
+    pub(crate) fn asked(&self, host: &Path, fill: &[(&str, &str)]) -> String {
+        let ran = run(self.typed(host, fill));
         let said = format!("{}{}", ran.stdout, ran.stderr);
         self.is_in(&said, fill);
         said
     }
 
-    /// The same for a command that asks a gateway of this host.
+    /// The same on the host of a gateway.
     #[track_caller]
     pub(crate) fn asked_at(&self, daemon: &Daemon, fill: &[(&str, &str)]) -> String {
-        self.asked(fill, &["--control", &daemon.control().display().to_string()])
+        self.asked(&daemon.folder.join("gate.toml"), fill)
     }
 
     /// A page of the admin address, where that is what its command reads.
@@ -85,17 +92,19 @@ impl Row {
         }
     }
 
-    /// Its command, which goes on, and has told what the page says.
+    /// Its command, which goes on.
+    pub(crate) fn tracing(&self, daemon: &Daemon, whom: &str) -> Tracing {
+        let fill = ["ID", "PREFIX", "IP"].map(|word| (word, whom));
+        let fill = [&fill[..], &[("1m", "10ms")]].concat();
+        Tracing::of(self.typed(&daemon.folder.join("gate.toml"), &fill))
+    }
+
+    /// The same, and it has told what the page says.
     #[track_caller]
     fn traced_at(&self, daemon: &Daemon, whom: &str, make: impl FnOnce()) {
-        let fill = [("ID", whom), ("PREFIX", whom), ("IP", whom), ("1m", "10ms")];
-        let words = self.words(&fill);
-        let words: Vec<_> = words[1..].iter().map(String::as_str).collect();
-        let mut tracing = Tracing::start(daemon, &words);
+        let mut tracing = self.tracing(daemon, whom);
         make();
-        let says =
-            fill.iter().fold(self.sentence().to_owned(), |it, (old, new)| it.replace(old, new));
-        tracing.told(&says);
+        tracing.told(&self.sentence().replace("PREFIX", whom));
     }
 }
 
@@ -224,7 +233,7 @@ fn a_game_process_answers_late() {
     );
     let file = daemon.folder.file("players.toml", file, 0o600).display().to_string();
     let row = row("slow-game");
-    let said = row.asked(&[("FILE", &file)], &[]);
+    let said = row.asked_at(&daemon, &[("FILE", &file)]);
     let (_, after) = said.split_once(row.sentence()).expect("it was said");
     let ms: f64 = after.split_whitespace().next().and_then(|it| it.parse().ok()).expect("a time");
     assert!(ms >= takes.as_secs_f64() * 1000.0 && after.contains(" ms"), "{said}");
@@ -370,8 +379,7 @@ fn a_worker_does_not_report() {
     hold.reached();
     let row = row("worker-stuck");
     wait_for("what is said of a worker", || {
-        let control = ["--control".to_owned(), daemon.control().display().to_string()];
-        let ran = run(ringgate(row.words(&[]).into_iter().chain(control)));
+        let ran = run(row.typed(&daemon.folder.join("gate.toml"), &[]));
         ran.stdout.contains(row.sentence()).then_some(())
     });
     // And what a container's engine asks.
@@ -394,8 +402,9 @@ fn datagrams_are_not_accounted_for() {
     let mut page = daemon.ask("/status").json();
     page["conservation"]["holds"] = false.into();
     let page = page.to_string();
-    let door = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let admin = door.local_addr().expect("bound").to_string();
+    let folder = Folder::new();
+    let host = folder.file("gate.toml", "[gateway]\nrun_dir = \".\"\n", 0o600);
+    let door = UnixListener::bind(folder.join("control.sock")).expect("a new folder");
     std::thread::spawn(move || {
         for stream in door.incoming() {
             let mut stream = stream.expect("a connection");
@@ -405,7 +414,7 @@ fn datagrams_are_not_accounted_for() {
             stream.write_all(format!("{head}{page}").as_bytes()).expect("it is read");
         }
     });
-    row("not-accounted").asked(&[], &["--admin", &admin]);
+    row("not-accounted").asked(&host, &[]);
 }
 
 #[test]
@@ -427,5 +436,5 @@ fn a_listener_and_a_server_are_nearly_full() {
 fn a_reload_is_refused() {
     let (daemon, _game) = serving(&Text::new());
     let wrong = daemon.folder.file("wrong.toml", "[gateway]\nspim = 1\n", 0o600);
-    row("config-refused").asked(&[("FILE", &wrong.display().to_string())], &[]);
+    row("config-refused").asked_at(&daemon, &[("FILE", &wrong.display().to_string())]);
 }

@@ -3,6 +3,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, UdpSocket};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::command::{ringgate, run};
@@ -57,11 +58,9 @@ fn token(folder: &Folder, server: SocketAddr, made_s: i64, lasts_s: u64) -> std:
     folder.file("player.token", token.to_bytes(), 0o600)
 }
 
-/// Everything that a probe with this token says.
-fn probe(file: &std::path::Path) -> String {
-    let mut command = ringgate(["probe", "--timeout", "500ms", "--token"]);
-    command.arg(file);
-    run(command).stdout
+/// A row's probe with this token says what the page says; everything that it says.
+fn probe(id: &str, daemon: &Daemon, file: &Path) -> String {
+    row(id).asked_at(daemon, &[("FILE", &file.display().to_string())])
 }
 
 #[test]
@@ -73,17 +72,17 @@ fn a_dead_backend() {
 #[test]
 fn a_wrong_key() {
     let (daemon, _game) = serving(&Text::new());
-    let mut tracing = Tracing::start(&daemon, &["--address", "127.0.0.1"]);
+    let row = row("one-token-service");
+    let mut tracing = row.tracing(&daemon, "127.0.0.1");
     let _asking = Asking::start(Player::new(daemon.listener, 1, &"11".repeat(32)));
-    tracing.told(row("one-token-service").sentence());
+    tracing.told(row.sentence());
 }
 
 #[test]
 fn an_expired_token() {
     let (daemon, _game) = serving(&Text::new());
     let folder = Folder::new();
-    let said = probe(&token(&folder, daemon.listener, -160, 30));
-    assert!(said.contains(row("expired").sentence()), "{said}");
+    let said = probe("expired", &daemon, &token(&folder, daemon.listener, -160, 30));
     assert!(
         said.contains("for 30 s: if it was made just now, the token service's clock is behind"),
         "{said}"
@@ -99,18 +98,18 @@ fn an_expired_token() {
 #[test]
 fn clocks_that_differ() {
     let (daemon, _game) = serving(&Text::new());
-    let said = probe(&token(&Folder::new(), daemon.listener, 3600, 30));
-    assert!(said.contains(row("clocks").sentence()), "{said}");
+    probe("clocks", &daemon, &token(&Folder::new(), daemon.listener, 3600, 30));
 }
 
 #[test]
 fn a_full_listener() {
     let (daemon, _game) = serving(&Text { max_sessions: 1, ..Text::new() });
     let _first = Player::connected(daemon.listener, 1, KEY_HEX);
-    let mut tracing = Tracing::start(&daemon, &["--client", "2"]);
+    let row = row("full");
+    let mut tracing = row.tracing(&daemon, "2");
     let _asking = Asking::start(Player::new(daemon.listener, 2, KEY_HEX));
     tracing.told("told that it may not come in");
-    tracing.told(row("full").sentence());
+    tracing.told(row.sentence());
 }
 
 #[test]
@@ -119,9 +118,10 @@ fn a_banned_player() {
     let mut command = ringgate(["deny", "127.0.0.0/8", "--control"]);
     command.arg(daemon.control());
     assert_eq!(run(command).code, Some(0));
-    let mut tracing = Tracing::start(&daemon, &["--address", "127.0.0.1"]);
+    let row = row("banned");
+    let mut tracing = row.tracing(&daemon, "127.0.0.1");
     let _asking = Asking::start(Player::new(daemon.listener, 1, KEY_HEX));
-    tracing.told(row("banned").sentence());
+    tracing.told(row.sentence());
 }
 
 #[test]
@@ -132,10 +132,9 @@ fn a_wrong_protocol_id() {
     let mut command = ringgate(["token", "mint", "--key", KEY_HEX, "--protocol-id", "7"]);
     command.args(["--client-id", "5", "--server", &server, "--out"]).arg(&file);
     run(command).succeeded();
-    let mut command = ringgate(["probe", "--timeout", "500ms", "--token"]);
-    command.arg(&file).arg("--config").arg(daemon.folder.join("gate.toml"));
-    let ran = run(command);
-    assert!(ran.stderr.contains(row("one-version").sentence()), "{}", ran.stderr);
+    let config = daemon.folder.join("gate.toml").display().to_string();
+    let fill = [("TOKEN", &*file.display().to_string()), ("FILE", &*config)];
+    row("one-version").asked_at(&daemon, &fill);
     // The socket filter drops its requests. What it drops while another test fills a socket is
     // taken for that (see `ringgate_os::overflows`), so the player asks until it is told.
     let mut tracing = Tracing::start(&daemon, &["--address", "127.0.0.1"]);
@@ -199,13 +198,14 @@ fn a_filter_on_the_way() {
     let mut gateway = gateway.stdout(Stdio::piped()).spawn().expect("`ip` is there");
     let mut lines = BufReader::new(gateway.stdout.take().expect("piped")).lines();
     assert!(lines.any(|line| line.is_ok_and(|line| line.starts_with("ready: "))));
-    let probe = |timeout: &str| {
+    let row = row("filter");
+    let probe = |patience: &[&str]| {
         let mut probe = inside(&pair.player);
         probe.arg(env!("CARGO_BIN_EXE_ringgate"));
-        probe.args(["probe", "--timeout", timeout, "--config"]).arg(&file);
+        probe.args(row.words(&[("FILE", &file.display().to_string())])).args(patience);
         run(probe).stdout
     };
-    let before = probe("30s");
+    let before = probe(&["--timeout", "30s"]);
     for rule in [
         "add table inet way",
         "add chain inet way in { type filter hook input priority 0 ; }",
@@ -214,12 +214,12 @@ fn a_filter_on_the_way() {
         let done = inside(&pair.gateway).arg("nft").arg(rule).status().expect("`nft` is there");
         assert!(done.success(), "{rule}");
     }
-    let after = probe("1s");
+    let after = probe(&[]);
     for process in [&mut gateway, &mut game] {
         process.kill().and_then(|()| process.wait()).expect("ours");
     }
     assert!(before.contains("let in after"), "{before}");
-    assert!(after.contains(row("filter").sentence()), "{after}");
+    assert!(after.contains(row.sentence()), "{after}");
 }
 
 /// The config of a daemon that does not start.
@@ -239,16 +239,15 @@ fn a_port_in_use() {
     let address = stranger.local_addr().expect("bound").to_string();
     let folder = Folder::new();
     let file = config(&folder, "", &address);
-    let said = run(ringgate(["doctor".as_ref(), "--config".as_ref(), file.as_os_str()])).stdout;
+    let said = row("port-in-use").asked(&file, &[("FILE", &file.display().to_string())]);
     let holder = format!("UDP {address}: process {} (", std::process::id());
-    assert!(said.contains(&holder) && said.contains(row("port-in-use").sentence()), "{said}");
+    assert!(said.contains(&holder), "{said}");
 }
 
 #[test]
 fn no_io_uring() {
     let folder = Folder::new();
     let file = config(&folder, "io = \"uring\"\n", "127.0.0.1:0");
-    let doctor = || run(ringgate(["doctor".as_ref(), "--config".as_ref(), file.as_os_str()]));
-    let said = crate::cli_doctor::without_io_uring(doctor).stdout;
-    assert!(said.contains(row("no-io-uring").sentence()), "{said}");
+    let fill = [("FILE", &*file.display().to_string())];
+    crate::cli_doctor::without_io_uring(|| row("no-io-uring").asked(&file, &fill));
 }

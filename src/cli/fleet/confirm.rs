@@ -12,9 +12,9 @@ use ringgate_os::clock::{self, Clock};
 use ringgate_report::text::Append as _;
 use serde::Deserialize;
 
-use super::super::Failure;
 use super::super::admin::{Answer, Place};
 use super::super::exit::print;
+use super::super::{Failure, config_file};
 use super::survey::Survey;
 use super::target::{Fleet, away};
 
@@ -24,8 +24,8 @@ pub(super) struct Args {
     /// The number of what is held back, as `ringgate status` and the log tell it
     #[arg(value_name = "NUMBER", required_unless_present = "all", conflicts_with = "all")]
     doubt: Option<u64>,
-    /// Everything that anybody holds back of what etcd says now (--config has the fleet's key)
-    #[arg(long, requires = "config", conflicts_with_all = ["control", "admin"])]
+    /// Everything that anybody holds back of what etcd says now, with the fleet's key of the config
+    #[arg(long, conflicts_with_all = ["control", "admin"])]
     all: bool,
     #[command(flatten)]
     place: Place,
@@ -37,10 +37,12 @@ struct Outcome {
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    match (args.doubt, args.place.config()) {
-        (Some(number), _) => one(&args.place, number),
-        (None, Some(file)) => all(file),
-        (None, None) => Err(Failure::bad_input("expected a NUMBER, or --all --config FILE")),
+    let file = || args.place.config().map(Path::to_owned).or_else(config_file::of_host);
+    match args.doubt {
+        Some(number) => one(&args.place, number),
+        None => {
+            all(&file().ok_or_else(|| Failure::bad_input("expected --config FILE with [fleet]"))?)
+        }
     }
 }
 

@@ -11,14 +11,15 @@ use ringgate_fleet::seal::FleetKey;
 use ringgate_os::clock;
 use zeroize::Zeroizing;
 
-use super::super::Failure;
+use super::super::{Failure, config_file};
 use crate::config::keys::{self, KeySources};
 use crate::config::{self, Token};
 
 /// Which fleet
 #[derive(Debug, clap::Args)]
 pub(super) struct Target {
-    /// A file with [fleet], such as a gateway's config file; the rest of it is not read
+    /// A file with [fleet], of which the rest is not read [default: this host's config file, unless
+    /// --fleet says which]
     #[arg(long, value_name = "FILE", conflicts_with_all = ["endpoint", "fleet"])]
     config: Option<PathBuf>,
     /// A member of etcd, such as `http://127.0.0.1:2379`; may be given more than once
@@ -63,13 +64,13 @@ pub(super) struct Fleet {
 impl Target {
     /// The fleet that the arguments mean.
     pub(super) fn find(&self) -> Result<Fleet, Failure> {
-        if let Some(file) = &self.config {
-            return Fleet::of(file);
-        }
         let Some(keyspace) = self.fleet.clone() else {
-            return Err(Failure::bad_input(
-                "expected --config FILE with [fleet], or --endpoint URL and --fleet PREFIX",
-            ));
+            let file = self.config.clone().or_else(config_file::of_host).ok_or_else(|| {
+                Failure::bad_input(
+                    "expected --config FILE with [fleet], or --endpoint URL and --fleet PREFIX",
+                )
+            })?;
+            return Fleet::of(&file);
         };
         let mut options = Options::new(self.endpoint.clone());
         options.tls = self.ca.clone().map(|ca| {
