@@ -2,7 +2,7 @@
 //!
 //! Workers count, and never wait for a log. Once a second the control thread compares what they
 //! have published with what it has told, so however much happens, a line for each kind of event
-//! and second is all that is written. The handbook lists the events with their fields.
+//! and second is all that is written. docs/reference/logs.md lists the events with their fields.
 
 use std::collections::{HashMap, HashSet};
 
@@ -267,7 +267,7 @@ impl Watcher {
                 reason,
                 count,
                 total,
-                "refused {count} times: {reason} (the handbook explains it; at most once a minute)"
+                "refused {count} times: {reason} (docs/reference/drop-reasons.md explains it; at most once a minute)"
             );
         }
     }

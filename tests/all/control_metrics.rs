@@ -1,5 +1,6 @@
 //! `/metrics` as Prometheus sees it, and what it says of each listener and each backend.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
@@ -164,15 +165,42 @@ fn listeners_behind_the_first_sixteen_are_shown_as_one() {
     }
 }
 
+/// The page for operators says how many each of these has.
 #[test]
 fn the_number_of_series_is_bounded_by_the_config() {
-    let count = |workers: u32| {
-        let mut text = Text::new();
-        text.gateway = format!("workers = {workers}\npin = false\n");
-        let daemon = Daemon::start(&text);
-        let metrics = daemon.get("/metrics");
-        metrics.body.lines().filter(|line| !line.starts_with('#')).count()
+    let daemon = Daemon::start(&Text::new());
+    let page = daemon.get("/metrics").body;
+    let labels = [("worker", "0"), ("backend", "arena"), ("listener", "eu")];
+    let labels = labels.map(|(label, value)| format!("{label}=\"{value}\""));
+    let is_apart = |line: &str| ["reason=\"", "stage=\""].iter().any(|it| line.contains(it));
+    let count = |of: [bool; 3], apart: bool| {
+        let is_of = |line: &&str| labels.each_ref().map(|it| line.contains(it)) == of;
+        let lines = page.lines().filter(|line| !line.starts_with('#')).filter(is_of);
+        lines.filter(|line| !of[2] || is_apart(line) == apart).count()
     };
-    let (one, two) = (count(1), count(2));
-    assert!(two - one < 260, "a worker has {} series", two - one);
+    for (row, of, apart) in [
+        ("worker", [true, false, false], false),
+        ("backend that is not retired", [false, true, false], false),
+        ("… and worker", [true, true, false], false),
+        ("listener", [false, false, true], false),
+        ("of the first 16 listeners, and all others together", [false, false, true], true),
+    ] {
+        let told = METRICS.lines().find_map(|line| line.strip_prefix(&format!("| {row} | ")));
+        let told = told.expect(row).split([',', ' ']).next().expect("a number");
+        assert_eq!(told.parse(), Ok(count(of, apart)), "{row}");
+    }
 }
+
+/// A chapter for operators lists the families of a page, and no others.
+#[track_caller]
+pub(crate) fn lists(chapter: &str, page: &Page) {
+    let chapter = METRICS.split("\n## ").find_map(|it| it.strip_prefix(chapter)).expect(chapter);
+    let rows = chapter.lines().filter(|line| line.starts_with("| `ringgate_"));
+    let names = rows.flat_map(|row| row.split(" | ").next().expect("a cell").split('`'));
+    let names = names.skip(1).step_by(2).map(|it| it.split('{').next().expect("a name"));
+    let types = page.body.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    let there: BTreeSet<_> = types.filter_map(|line| line.split(' ').next()).collect();
+    assert_eq!(names.collect::<BTreeSet<_>>(), there);
+}
+
+const METRICS: &str = include_str!("../../docs/reference/metrics.md");

@@ -11,6 +11,7 @@ use ringgate_link::announce::{Announcement, Standing, State};
 
 use crate::agent::{Agent, Program, certificates, echo};
 use crate::agent_reload::reload;
+use crate::control_metrics::lists;
 use crate::control_rig::{Daemon, Player, wait_for};
 use crate::fleet_announce::{Process, has, is_gone, takes_players, value};
 use crate::fleet_rig::{Fleet, backend_is_up, in_fleet, key};
@@ -122,6 +123,7 @@ fn an_unmodified_server_behind_an_agent_is_found_by_a_gateway_elsewhere() {
     let mut player = Player::connected(gateway.listener, 1, &key(1));
     player.echo(b"over the trunk");
     has(&rig.fleet, "arena-1", "used", 1);
+    lists("Of an agent", &agent.get("/metrics"));
     let agents = rig.fleet.text("/f/truth/agent/host-7");
     assert!(agents.contains("\"gateways\":[\"gate-1\"]"), "{agents}");
 

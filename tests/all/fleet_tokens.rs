@@ -11,6 +11,7 @@ use ringgate_link::announce::Announcement;
 use ringgate_os::clock;
 
 use crate::command::{Ending, ringgate, run};
+use crate::control_metrics::lists;
 use crate::control_rig::{Daemon, Player, wait_for};
 use crate::fleet_announce::{Process, has, is_gone};
 use crate::fleet_page::Service;
@@ -317,6 +318,7 @@ fn nobody_is_sent_where_no_process_is_and_whoever_is_sent_gets_in() {
         (refused == "no_gateway").then_some(())
     });
     row("tokens-refused").asked_at(&daemon, &[]);
+    lists("Of a token service", &service.get("/metrics", ""));
     // Processes come, and come back, and each time somebody waits for them at the token service.
     for client_id in 10..18 {
         let name = format!("arena-{}", client_id % 2);

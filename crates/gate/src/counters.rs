@@ -488,13 +488,7 @@ impl LinkRefusal {
 impl Counters {
     /// The five balances. `Err` names the one that does not hold, with both sides.
     pub fn check_conservation(&self) -> Result<(), Imbalance> {
-        for (balance, ledger) in [
-            ("datagrams", Ledger::Datagrams),
-            ("uplink", Ledger::Uplink),
-            ("downlink", Ledger::Downlink),
-            ("messages up", Ledger::MessagesUp),
-            ("messages down", Ledger::MessagesDown),
-        ] {
+        for (balance, ledger) in BALANCES {
             let came_in = self.sum(Side::CameIn, ledger);
             let accounted = self.sum(Side::Accounted, ledger) + self.dropped(ledger);
             if came_in != accounted {
@@ -518,6 +512,15 @@ impl Counters {
         entries.map(|(_, count)| count).sum()
     }
 }
+
+/// What has to balance, and what it is called.
+const BALANCES: [(&str, Ledger); 5] = [
+    ("datagrams", Ledger::Datagrams),
+    ("uplink", Ledger::Uplink),
+    ("downlink", Ledger::Downlink),
+    ("messages up", Ledger::MessagesUp),
+    ("messages down", Ledger::MessagesDown),
+];
 
 /// A balance that does not hold: something was lost, or counted twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -704,6 +707,32 @@ mod tests {
         counters.datagrams_in = 3;
         let imbalance = Imbalance { balance: "datagrams", came_in: 3, accounted: 2 };
         assert_eq!(counters.check_conservation(), Err(imbalance));
+    }
+
+    #[test]
+    fn operators_are_told_the_balances_that_are_checked() {
+        let page = include_str!("../../../docs/reference/metrics.md");
+        let code = |names: Vec<&str>| match names[..] {
+            [] => String::new(),
+            _ => format!("`{}`", names.join("`, `")),
+        };
+        let none = [("none", Ledger::Links), ("none", Ledger::Departures)];
+        for (balance, ledger) in BALANCES.into_iter().chain(none) {
+            let [came_in, accounted] = [Side::CameIn, Side::Accounted].map(|side| {
+                let entry = Some((side, ledger));
+                let numbers = Counters::NUMBERS.iter().filter(|it| it.entry == entry);
+                let lists = Counters::LISTS.iter().filter(|it| it.entry == entry);
+                let lists = lists.map(|it| it.metric.0);
+                code(numbers.filter_map(|it| Some(it.metric?.0)).chain(lists).collect())
+            });
+            let all = || DropReason::ALL.iter().filter(|why| Ledger::of(**why) == ledger);
+            let reasons = match ledger {
+                Ledger::Datagrams => "all that no other line has".to_owned(),
+                _ => code(all().map(|why| why.name()).collect()),
+            };
+            let line = format!("| {balance} | {came_in} | {accounted} | {reasons} |");
+            assert!(page.lines().any(|it| it == line), "metrics.md has no line\n{line}");
+        }
     }
 
     #[test]
