@@ -1,5 +1,5 @@
 //! Mistakes that operators make in the config, and what `ringgate check` says of each: the table in
-//! the handbook. With `WRITE_CONFIG_REFERENCE=1` this test writes it.
+//! docs/reference/config.md. With `WRITE_CONFIG_REFERENCE=1` this test writes it.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;

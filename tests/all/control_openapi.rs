@@ -32,6 +32,20 @@ fn the_description_has_every_page_and_every_field_of_a_question() {
     let nothing = daemon.ask("/nothing").body;
     let there = nothing.split([' ', ',', '\n']).filter(|word| word.starts_with('/'));
     assert_eq!(there.collect::<BTreeSet<_>>(), paths.keys().map(String::as_str).collect());
+    // And so has the page to read.
+    let page = include_str!("../../docs/reference/admin.md");
+    let rows = page.lines().filter(|line| line.starts_with("| `"));
+    let asked = rows.flat_map(|row| row.split(" | ").next().expect("a cell").split('`'));
+    let asked = asked.filter_map(|code| {
+        let (method, path) = code.split_once(' ')?;
+        Some((method.to_ascii_lowercase(), path.split('?').next()?))
+            .filter(|_| path.starts_with('/'))
+    });
+    let described = paths.iter().flat_map(|(path, methods)| {
+        let methods = methods.as_object().expect("methods").keys().cloned();
+        methods.map(|method| (method, path.as_str()))
+    });
+    assert_eq!(asked.collect::<BTreeSet<_>>(), described.collect());
     for (path, methods) in paths {
         let (method, operation) = methods.as_object().and_then(|it| it.iter().next()).expect(path);
         let described = operation["parameters"].as_array().into_iter().flatten();

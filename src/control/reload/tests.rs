@@ -565,6 +565,26 @@ fn an_unreal_listener_names_the_fields_that_need_a_restart() {
 }
 
 #[test]
+fn the_table_of_the_files_tables_has_every_field() {
+    let text = include_str!("../../../docs/reference/config.md");
+    let (_, rows) = text.split_once("| table | must say | may say |\n").expect("the table");
+    let (mut at, mut told) = ("", BTreeSet::new());
+    for row in rows.lines().take_while(|line| line.starts_with('|')) {
+        let cells: Vec<_> = row.split('|').collect();
+        let codes = |cell: &'static str| cell.split('`').skip(1).step_by(2);
+        let table = codes(cells[1]).next().filter(|code| code.starts_with('['));
+        at = table.map_or(at, |code| code.trim_matches(['[', ']']));
+        let is_field = |code: &&str| code.chars().all(|it| it.is_ascii_lowercase() || it == '_');
+        let fields = cells[2..].iter().flat_map(|cell| codes(cell)).filter(is_field);
+        told.extend(fields.map(|name| (at, name)));
+    }
+    let tables: BTreeSet<_> = config::changes().map(|(table, ..)| table.to_owned()).collect();
+    let fields = config::changes().map(|(table, name, _)| (table, name));
+    let is_table = |(table, name): &(&str, &str)| tables.contains(&format!("{table}.{name}"));
+    assert_eq!(told, fields.filter(|field| !is_table(field)).collect());
+}
+
+#[test]
 fn the_handbook_says_of_every_field_what_it_takes_to_change_it() {
     let text = include_str!("../../../docs/reference/running.md");
     let rows = text.lines().filter_map(|line| line.strip_prefix("| `[")?.split_once("]` |"));
