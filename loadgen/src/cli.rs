@@ -53,6 +53,11 @@ enum Command {
     Serve(serve::Args),
 }
 
+/// The commands, with what they say of themselves.
+pub fn commands() -> clap::Command {
+    Cli::command()
+}
+
 /// Runs the command that the arguments name.
 pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     let command = match Cli::try_parse_from(args) {
@@ -72,7 +77,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         Command::Attack(args) => attack::run(&args),
         Command::BareEcho(args) => bare::run(&args),
         Command::Floor(args) => floor::run(&args),
-        Command::Generate(args) => generate::run(&args, Cli::command()),
+        Command::Generate(args) => generate::run(&args, commands()),
         Command::Impair(args) => impair::run(&args),
         Command::Ladder(args) => ladder::run(&args),
         Command::Report(args) => report::run(&args),

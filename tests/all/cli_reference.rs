@@ -1,5 +1,5 @@
 //! docs/CONFIG.md is what `ringgate check --explain` says, rendered, and docs/reference/commands.md
-//! what `--help` says: these tests render them and hold the two together. With
+//! and loadgen.md what `--help` says: these tests render them and hold the two together. With
 //! `WRITE_CONFIG_REFERENCE=1` they write the documents.
 
 use std::fmt::Write as _;
@@ -35,14 +35,31 @@ fn the_reference_of_commands_is_what_they_say_of_themselves() {
     must_be("docs/reference/commands.md", &rendered);
 }
 
+#[test]
+fn the_reference_of_the_load_generator_is_what_it_says_of_itself() {
+    let mut rendered = String::from(LOADGEN);
+    let mut all = ringgate_loadgen::cli::commands();
+    all.build();
+    let shown = |it: &&mut clap::Command| !it.is_hide_set() && it.get_name() != "help";
+    for command in all.get_subcommands_mut().filter(shown) {
+        let help = command.render_long_help().to_string();
+        section(&mut rendered, command.get_bin_name().expect("it was built"), &help);
+    }
+    must_be("docs/reference/loadgen.md", &rendered);
+}
+
+fn section(page: &mut String, command: &str, help: &str) {
+    let lines: Vec<_> = help.trim_end().lines().map(str::trim_end).collect();
+    let _ = write!(page, "\n## {command}\n\n```text\n{}\n```\n", lines.join("\n"));
+}
+
 /// What a command says of itself, and what those below it do.
 fn explain(page: &mut String, words: &[&str]) {
     if words.last() == Some(&"help") {
         return;
     }
     let help = run(ringgate(words.iter().chain(&["--help"]))).succeeded();
-    let _ =
-        write!(page, "\n## ringgate {}\n\n```text\n{}\n```\n", words.join(" "), help.trim_end());
+    section(page, &format!("ringgate {}", words.join(" ")), &help);
     let below = help.split_once("\nCommands:\n").map(|(_, rest)| rest);
     let below = below.and_then(|rest| rest.split("\n\n").next()).unwrap_or_default();
     for line in below.lines().filter(|line| !line.starts_with("   ")) {
@@ -150,6 +167,13 @@ const COMMANDS: &str = "\
 
 This page is what each command says with `--help`; a test holds the two together. What a command is
 for, by groups: `ringgate --help`.
+";
+
+const LOADGEN: &str = "\
+# Commands of the load generator
+
+This page is what each command of `ringgate-loadgen` says with `--help`; a test holds the two
+together. What to measure with them, and how: [A test under load](../start/load-test.md).
 ";
 
 const HEAD: &str = "\

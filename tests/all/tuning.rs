@@ -306,8 +306,9 @@ fn the_packages_have_pages_examples_and_the_load_generator() {
     }
     assert!(loadgen.join("usr/share/zsh/vendor-completions/_ringgate-loadgen").exists());
     let doc = gate.join("usr/share/doc/ringgate");
-    for example in ["gate.toml", "agent.toml", "tokens.toml", "ringgate.rules.yml", "ringgate.json"]
-    {
+    let configs = ["gate.toml", "plain.toml", "agent.toml", "tokens.toml"];
+    let others = ["ringgate.rules.yml", "ringgate.rules.test.yml", "ringgate.json", "host.sh"];
+    for example in configs.into_iter().chain(others) {
         assert!(doc.join("examples").join(example).exists(), "{example}");
     }
     let mut folders = vec![doc.clone()];
