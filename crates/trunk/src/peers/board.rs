@@ -758,7 +758,7 @@ fn hear(
 fn give_again(members: &mut BTreeMap<String, Member>, appointments: &mut Appointments) -> bool {
     let mut is_wanted = false;
     for Seat { token, talk, .. } in seats(members) {
-        if talk.as_mut().is_some_and(|talk| std::mem::take(&mut talk.wants_records)) {
+        if talk.as_mut().is_some_and(|talk| std::mem::take(&mut talk.asked) > 0) {
             appointments.give_again(*token);
             is_wanted = true;
         }

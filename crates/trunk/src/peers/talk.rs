@@ -67,9 +67,9 @@ pub(super) struct Talk {
     draft: Draft,
     /// The part of all that it is told of next, as long as there is one.
     next_part: Option<usize>,
-    /// It is to be given all records again that it stands by for: it may have found no listener for
-    /// some of them.
-    pub(super) wants_records: bool,
+    /// How often it has asked for all again since that was looked at: it may have found no listener
+    /// for records that it stands by for.
+    pub(super) asked: u32,
     /// It has told of all that it had.
     pub(super) is_complete: bool,
     /// Which process it is, if it has said so: it can stand by for our sessions.
@@ -120,7 +120,7 @@ impl Talk {
             ear: Ear::default(),
             draft,
             next_part: None,
-            wants_records: false,
+            asked: 0,
             is_complete: false,
             incarnation: None,
             is_known: false,
@@ -182,7 +182,7 @@ impl Talk {
             Heard::AllTold => self.is_complete = true,
             Heard::Asked => {
                 self.begin_all();
-                self.wants_records = true;
+                self.asked = self.asked.saturating_add(1);
             }
             Heard::Accepted(listener, all) => {
                 for (it, per_s) in all.iter() {

@@ -106,8 +106,9 @@ fn an_owner_that_has_slept_goes_on_alone_where_no_member_has_the_session() {
 fn an_owner_whose_announcement_is_refused_has_the_session_no_more() {
     let mut scene = ready();
     scene.take_over();
+    let session = scene.id;
     let refused = |by| Said {
-        session: scene.id,
+        session,
         tenure: by,
         wake: Wake(0),
         reply: Reply::Fenced { holder: tenure(1, A) },
