@@ -197,7 +197,8 @@ pub(crate) fn lists(chapter: &str, page: &Page) {
     let chapter = METRICS.split("\n## ").find_map(|it| it.strip_prefix(chapter)).expect(chapter);
     let rows = chapter.lines().filter(|line| line.starts_with("| `ringgate_"));
     let names = rows.flat_map(|row| row.split(" | ").next().expect("a cell").split('`'));
-    let names = names.skip(1).step_by(2).map(|it| it.split('{').next().expect("a name"));
+    let names = names.filter(|it| it.starts_with("ringgate_"));
+    let names = names.map(|it| it.split('{').next().expect("a name"));
     let types = page.body.lines().filter_map(|line| line.strip_prefix("# TYPE "));
     let there: BTreeSet<_> = types.filter_map(|line| line.split(' ').next()).collect();
     assert_eq!(names.collect::<BTreeSet<_>>(), there);
