@@ -114,11 +114,12 @@ fn is_about_a_datagram(why: &io::Error) -> bool {
         ErrorKind::HostUnreachable,
         ErrorKind::NetworkUnreachable,
     ];
-    kinds.contains(&why.kind()) || why.raw_os_error() == Some(WINDOWS_MESSAGE_SIZE)
+    kinds.contains(&why.kind()) || why.raw_os_error().is_some_and(|it| OF_WINDOWS.contains(&it))
 }
 
 /// So many complaints in a row, and the caller has its turn.
 const COMPLAINTS_MAX: u32 = 64;
 
-/// `WSAEMSGSIZE`, which no kind stands for. No system has another error with that number.
-const WINDOWS_MESSAGE_SIZE: i32 = 10_040;
+/// `WSAEMSGSIZE`, and `WSAENETRESET` of a datagram whose time to live was over: no kind stands for
+/// them. No system has other errors with these numbers.
+const OF_WINDOWS: [i32; 2] = [10_040, 10_052];
