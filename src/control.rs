@@ -270,7 +270,8 @@ impl Control {
 
     /// Goes on with its agents' connections, once the workers turn.
     pub fn inherit_agents(&mut self, bytes: &[u8], fds: Vec<OwnedFd>) {
-        self.main_loop.agents.inherit(bytes, fds);
+        let now_ns = self.main_loop.view.now_ns();
+        self.main_loop.agents.inherit(bytes, fds, now_ns);
     }
 
     /// Adds what that process had recorded of latencies when its workers ended, once it says so.

@@ -29,8 +29,8 @@ pub(super) struct Agents {
     /// Of all backends.
     known: Arc<[String]>,
     made: Made,
-    /// Rules that are not in force yet, and the addresses that they need, once they are bound.
-    wanted: Option<(Vec<Rule>, Option<Opened>)>,
+    /// Rules that are not in force yet, and what is bound of the addresses that they need.
+    wanted: Option<(Vec<Rule>, Opened)>,
     /// When an address that another process has is given up.
     patient_until_ns: u64,
 }
@@ -68,21 +68,19 @@ impl Agents {
         let (known, config) = (known(config), config.agents.clone());
         let made = made(&config, &Made::new())?;
         let rules = rules(&config, &known, &made);
-        let opened = if is_successor { None } else { Some(trunks.open(&rules)?) };
+        let opened = if is_successor { Opened::default() } else { trunks.open(&rules)? };
         let patient_until_ns = clock.now_ns() + PATIENCE_NS;
         Ok(Self { trunks, config, known, made, wanted: Some((rules, opened)), patient_until_ns })
     }
 
     /// Gives the sockets to the user that the process is about to become.
     pub(super) fn give_to(&self, uid: u32, gid: u32) -> io::Result<()> {
-        let opened = self.wanted.as_ref().and_then(|(_, opened)| opened.as_ref());
-        opened.map_or(Ok(()), |opened| opened.give_to(uid, gid))
+        self.wanted.as_ref().map_or(Ok(()), |(_, opened)| opened.give_to(uid, gid))
     }
 
     /// Addresses that were bound and are not served yet.
     pub(super) fn addresses(&self) -> Vec<SocketAddr> {
-        let opened = self.wanted.as_ref().and_then(|(_, opened)| opened.as_ref());
-        opened.map(|opened| opened.addresses().collect()).unwrap_or_default()
+        self.wanted.iter().flat_map(|(_, opened)| opened.addresses()).collect()
     }
 
     /// Shows them to the pages.
@@ -93,14 +91,23 @@ impl Agents {
     /// Serves what was opened; where it is a successor's, tries to.
     pub(super) fn tick(&mut self, now_ns: u64) {
         let Some((rules, opened)) = self.wanted.take() else { return };
-        let opened = match opened.map_or_else(|| self.trunks.open(&rules), Ok) {
-            Ok(opened) => opened,
-            Err(_) if now_ns < self.patient_until_ns => {
-                self.wanted = Some((rules, None));
-                return;
+        // What the process before had goes on, whatever else can be had, and what is not needed any
+        // more is not in the way.
+        self.serve(rules.clone(), opened);
+        let (opened, missing) = self.trunks.open_available(&rules);
+        if opened.addresses().next().is_some() {
+            self.serve(rules.clone(), opened);
+        }
+        match missing {
+            Some(_) if now_ns < self.patient_until_ns => {
+                self.wanted = Some((rules, Opened::default()));
             }
-            Err(why) => return tracing::error!(event = "agents_failed", "{why}"),
-        };
+            Some(why) => tracing::error!(event = "agents_failed", "{why}"),
+            None => {}
+        }
+    }
+
+    fn serve(&mut self, rules: Vec<Rule>, opened: Opened) {
         for address in opened.addresses() {
             tracing::info!(event = "agents_welcome", %address, "agents may connect to {address}");
         }
@@ -130,10 +137,7 @@ impl Agents {
             Ok(made) => (self.made, self.config, self.known) = (made, agents.clone(), known),
             Err(why) => return tracing::error!(event = "agents_failed", "{why}"),
         }
-        let opened = match self.wanted.take() {
-            Some((_, opened)) => opened,
-            None => Some(Opened::default()),
-        };
+        let opened = self.wanted.take().map(|(_, opened)| opened).unwrap_or_default();
         self.wanted = Some((rules(&self.config, &self.known, &self.made), opened));
         self.tick(now_ns);
     }
@@ -141,17 +145,19 @@ impl Agents {
     /// Carries it out.
     pub(super) fn adopt(&mut self, next: NextAgents, now_ns: u64) {
         (self.config, self.known, self.made) = (next.config, next.known, next.made);
-        self.wanted = Some((next.rules, Some(next.opened)));
+        self.wanted = Some((next.rules, next.opened));
         self.tick(now_ns);
     }
 
-    /// Has all of them rest, for another process to go on with. `None` where agents cannot connect.
+    /// Has all of them rest, for another process to go on with. `None` where there are none, and
+    /// none can come.
     pub(super) fn rest(&mut self) -> Option<AtRest> {
-        self.trunks.has_doors().then(|| self.trunks.rest())
+        self.trunks.is_serving().then(|| self.trunks.rest())
     }
 
     /// Goes on with what the process before has given away, from the next tick on.
-    pub(super) fn inherit(&mut self, bytes: &[u8], fds: Vec<OwnedFd>) {
+    pub(super) fn inherit(&mut self, bytes: &[u8], fds: Vec<OwnedFd>, now_ns: u64) {
+        self.patient_until_ns = now_ns + PATIENCE_NS;
         if let Err(why) = self.trunks.inherit(bytes, fds) {
             tracing::error!(event = "agents_failed", "{why}");
         }

@@ -202,6 +202,10 @@ impl Shared {
         state.trunks.iter().any(|(number, it)| name_of(*number, &it.agent) == name)
     }
 
+    pub(crate) fn has_trunks(&self) -> bool {
+        !self.state().trunks.is_empty()
+    }
+
     /// Has every trunk rest.
     pub(crate) fn rest(&self, call: &mut Call) {
         for Present { agent, mailbox } in self.state().trunks.values() {

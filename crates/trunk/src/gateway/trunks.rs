@@ -78,21 +78,31 @@ impl Trunks {
         Self { shared, doors, inherited: Inherited::default() }
     }
 
-    /// Binds every address that these rules need and that is not served yet. The error is one
-    /// sentence.
+    /// Binds every address that these rules need and that is not served yet, but for those that a
+    /// door is in the way of which closes once the rules are in force. The error is one sentence.
     pub fn open(&self, rules: &[Rule]) -> Result<Opened, String> {
-        let mut opened = Opened::default();
+        let (opened, missing) = self.open_available(rules);
+        missing.map_or(Ok(opened), Err)
+    }
+
+    /// The same as far as addresses can be had, and why one of them cannot.
+    pub fn open_available(&self, rules: &[Rule]) -> (Opened, Option<String>) {
+        let (mut opened, mut missing) = (Opened::default(), None);
+        let closes = |bind: &&SocketAddr| !rules.iter().any(|rule| rule.bind == **bind);
         for Rule { bind, .. } in rules {
             let is_open = |(known, _): &(SocketAddr, Door)| known == bind;
             let is_ours = self.doors.contains_key(bind) || self.inherited.doors.contains_key(bind);
             if is_ours || opened.doors.iter().any(is_open) {
                 continue;
             }
-            let door = Door::bind(*bind);
-            let door = door.map_err(|why| format!("cannot listen for agents on {bind}: {why}"))?;
-            opened.doors.push((*bind, door));
+            let is_in_the_way = self.doors.keys().filter(closes).any(|it| overlap(*it, *bind));
+            match Door::bind(*bind) {
+                Ok(door) => opened.doors.push((*bind, door)),
+                Err(why) if why.kind() == io::ErrorKind::AddrInUse && is_in_the_way => {}
+                Err(why) => missing = Some(format!("cannot listen for agents on {bind}: {why}")),
+            }
         }
-        Ok(opened)
+        (opened, missing)
     }
 
     /// Goes by these rules from now on. What they do not allow any more ends.
@@ -118,9 +128,9 @@ impl Trunks {
         Ok(())
     }
 
-    /// Whether agents can connect.
-    pub fn has_doors(&self) -> bool {
-        !self.doors.is_empty()
+    /// Whether agents can connect, or are connected.
+    pub fn is_serving(&self) -> bool {
+        !self.doors.is_empty() || self.shared.has_trunks()
     }
 
     /// How they are.
@@ -148,4 +158,10 @@ impl Trunks {
             drop(thread.join());
         }
     }
+}
+
+/// Whether one of these is the other and more.
+fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    let is_wider = one.ip().is_unspecified() || other.ip().is_unspecified();
+    is_wider && one.port() == other.port() && one.is_ipv4() == other.is_ipv4()
 }
