@@ -337,6 +337,43 @@ fn players_of_an_agent_stay_when_their_gateway_is_upgraded() {
     });
 }
 
+/// The one before is in the way of an address, another is not on this host, and the sockets of
+/// lanes are another user's: who is connected stays, and who comes is let in.
+#[test]
+fn an_upgrade_takes_another_user_and_other_addresses_for_agents() {
+    const TEST: &str = "an_upgrade_takes_another_user_and_other_addresses_for_agents";
+    on_two_hosts(TEST, 1500, |namespace| {
+        let mut side = Side::start(namespace);
+        let host = side.host(false);
+        side.wait_for_up();
+        let mut player = side.player(7);
+        player.echo(b"before");
+        let config = side.line.daemon.folder.join("gate.toml");
+        let text = std::fs::read_to_string(&config).expect("it is there");
+        let (own, elsewhere) = (format!("{GATEWAY}:{PORT}"), "203.0.113.1:7401");
+        let (before, agent) = text.split_at(text.find("[[agent]]").expect("it has one"));
+        let wider = agent.replace(&own, &format!("0.0.0.0:{PORT}"));
+        std::fs::write(&config, format!("{before}{wider}")).expect("it is ours");
+        let page = side.line.daemon.post("/reload");
+        assert_eq!(page.status, 200, "{}", side.line.daemon.log());
+        player.echo(b"of a reload");
+        let before = before.replace("[gateway]\n", "[gateway]\nuser = \"nobody\"\n");
+        let second = agent.replace("host-7", "host-8").replace(&own, elsewhere);
+        std::fs::write(&config, format!("{before}{agent}{second}")).expect("it is ours");
+        let (code, said) = side.line.upgrade();
+        assert_eq!(code, Some(0), "{said}");
+        player.echo(b"after");
+        let trunks = || side.line.daemon.ask("/status").json()["agents"][0]["trunks"].as_u64();
+        assert_eq!(trunks(), Some(1), "the first one");
+        drop(host);
+        let _host = side.host(false);
+        wait_for("the next trunk", || (trunks() > Some(1)).then_some(()));
+        side.wait_for_up();
+        side.player(8).echo(b"a player who came later");
+        assert_eq!(trunks(), Some(2), "which stands");
+    });
+}
+
 /// The agent has one trunk all the time, and nothing on it is lost; a hand-over that fails at the
 /// last moment is no exception.
 #[test]

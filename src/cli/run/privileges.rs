@@ -1,6 +1,8 @@
 //! What the daemon gives up on its way to serving, beside what every process does: its state and
 //! its agents' sockets go to whom it becomes.
 
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::fchown;
 use std::path::{Path, PathBuf};
 
 use crate::config::{Config, Fleet};
@@ -30,6 +32,13 @@ pub(super) fn give_state(privileges: &Privileges, state: &State) -> Result<(), S
 pub(super) fn give_agents(privileges: &Privileges, control: &Control) -> Result<(), String> {
     let Some(user) = privileges.user() else { return Ok(()) };
     let given = control.give_agents(user.uid, user.gid);
+    given.map_err(|why| format!("cannot hand the agents' sockets over: {why}"))
+}
+
+/// The same of what the process before had.
+pub(super) fn give_inherited(privileges: &Privileges, sockets: &[OwnedFd]) -> Result<(), String> {
+    let Some(user) = privileges.user() else { return Ok(()) };
+    let given = sockets.iter().try_for_each(|it| fchown(it, Some(user.uid), Some(user.gid)));
     given.map_err(|why| format!("cannot hand the agents' sockets over: {why}"))
 }
 

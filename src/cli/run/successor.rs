@@ -219,6 +219,7 @@ impl<'a> Successor<'a> {
         let (workers, inheritance) = arriving.finish(&given)?;
         control.go_on(&given)?;
         if let Some((Trunks(bytes), fds)) = of_agents {
+            privileges::give_inherited(self.privileges, &fds)?;
             control.inherit_agents(&bytes, fds);
         }
         let (run_dir, has_links) = (control.run_dir().to_owned(), self.plan.run_dir.is_some());

@@ -1,7 +1,6 @@
 //! Where agents come to a gateway: one number for connections and for the first datagrams of their
 //! lanes.
 
-use std::fs::File;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -74,9 +73,7 @@ impl Door {
     /// Gives both to the user that the process is about to become: the sockets of lanes share their
     /// port, which only sockets of one user may.
     pub fn give_to(&self, uid: u32, gid: u32) -> io::Result<()> {
-        self.sockets().into_iter().try_for_each(|socket| {
-            fchown(File::from(socket.try_clone_to_owned()?), Some(uid), Some(gid))
-        })
+        self.sockets().into_iter().try_for_each(|socket| fchown(socket, Some(uid), Some(gid)))
     }
 
     /// The next connection, if there is one.
