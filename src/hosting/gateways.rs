@@ -94,7 +94,10 @@ impl Gateways {
         let candidate = |name: &str| known.get(name)?.candidate(regions);
         chosen.retain(|name, at| match candidate(name) {
             Some(entrance) => {
-                at.clone_from(entrance);
+                // Where it is connected, another word for its address is no reason to begin anew.
+                if !is_up(at) {
+                    at.clone_from(entrance);
+                }
                 true
             }
             None => is_up(at),
@@ -220,6 +223,10 @@ mod tests {
         assert_eq!(gateways.name_of("[2001:db8::1]:2"), Some("d"));
         assert_eq!(gateways.counts(), [5, 2]);
         put(&mut gateways, "a", &gateway("eu", &any("a.example:9")));
+        gateways.choose(|at| at.to_string() == "a.example:1");
+        let dialled = gateways.wanted()[1].to_string();
+        assert_eq!(dialled, "a.example:1", "its trunk goes on, whatever it is called");
+        assert_eq!(gateways.name_of("a.example:1"), Some("a"));
         assert_eq!(wanted(&mut gateways)[0], "a.example:9", "it has moved");
         gone(&mut gateways, "d");
         assert_eq!(wanted(&mut gateways), ["a.example:9"]);
