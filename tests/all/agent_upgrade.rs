@@ -285,14 +285,17 @@ fn which_thread_comes_to_rest_too_late_is_said_and_without_that_of_local_links_n
 fn a_gateways_thread_that_comes_to_rest_too_late_is_named_and_its_trunk_begins_anew() {
     let mut hold = Hold::new();
     let told = hold.told("agent-rests Gateway");
-    let Some(rig) = Rig::start("", |command| hold_by(command, Some(&told))) else { return };
+    let Some(mut rig) = Rig::start("", |command| hold_by(command, Some(&told))) else { return };
     let _heir = upgraded(&rig);
     hold.reached();
     let log = rig.log("agent.log");
     let late = |line: &str| line.contains("agent_thread_late") && line.contains("of gateway");
     assert!(log.lines().any(late), "{log}");
-    hold.release();
+    // Which finds the sockets of local links in use, and has them once the thread lets them go.
     wait_for("the next trunk", || (rig.trunks() == 2).then_some(()));
+    hold.release();
+    rig.player.echo(b"after");
+    assert_eq!(rig.trunks(), 2);
 }
 
 /// Has another process of the same release take over.

@@ -532,24 +532,13 @@ impl Desk {
         let free: Vec<_> = (0..self.stations.len()).filter(is_free).collect();
         let missing = lanes.saturating_sub(self.by_lane.len());
         self.by_lane.extend(free.into_iter().take(missing));
-        let missing = lanes.saturating_sub(self.by_lane.len());
-        let mut numbers = self.shared.book.take(missing).into_iter();
-        self.counts.drop(Drop::WorkersFull, (missing - numbers.len()) as u64);
-        for worker in numbers.by_ref() {
-            if let Err(why) = self.open_station(worker) {
-                tracing::error!("cannot serve local worker {worker}: {why}");
-                self.shared.book.give_back(worker);
-                break;
+        match self.open_stations(lanes, now_ns) {
+            Ok(()) => {
+                let missing = lanes.saturating_sub(self.by_lane.len());
+                self.counts.drop(Drop::WorkersFull, missing as u64);
             }
-            let at = self.stations.len() - 1;
-            self.by_lane.push(at);
-            if let Some(until_ns) = self.ends_ns() {
-                self.one_station(at, now_ns, |station, around, wish| {
-                    station.drain(until_ns, around, wish);
-                });
-            }
+            Err(why) => tracing::error!("cannot serve a local worker yet: {why}"),
         }
-        numbers.for_each(|worker| self.shared.book.give_back(worker));
         if self.incarnation.replace(welcome.incarnation) != Some(welcome.incarnation)
             && let Some(servers) = &mut self.servers
         {
@@ -561,6 +550,40 @@ impl Desk {
         if let Some((gateway, _)) = &self.gateway {
             let address = self.address.as_deref().unwrap_or_default();
             tracing::info!(event = "trunk_up", %gateway, address, lanes, "connected to gateway {gateway}");
+        }
+    }
+
+    /// Local workers for lanes that have none, as far as there are numbers.
+    fn open_stations(&mut self, lanes: usize, now_ns: u64) -> io::Result<()> {
+        while self.by_lane.len() < lanes
+            && let Some(&worker) = self.shared.book.take(1).first()
+        {
+            if let Err(why) = self.open_station(worker) {
+                self.shared.book.give_back(worker);
+                return Err(why);
+            }
+            let at = self.stations.len() - 1;
+            self.by_lane.push(at);
+            if let Some(until_ns) = self.ends_ns() {
+                self.one_station(at, now_ns, |station, around, wish| {
+                    station.drain(until_ns, around, wish);
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// What could not be had when the gateway let the agent in is tried again.
+    fn open_missing(&mut self, now_ns: u64) {
+        let Some(trunk) = &self.trunk else { return };
+        let up: Vec<_> = trunk.stats().map(|lane| lane.is_up).collect();
+        let served = self.by_lane.len();
+        // Why not is in the log.
+        let _ = self.open_stations(up.len(), now_ns);
+        for lane in (served..self.by_lane.len()).filter(|lane| up[*lane]) {
+            self.one_station(self.by_lane[lane], now_ns, |station, around, wish| {
+                station.rise(lane as u8, around, wish);
+            });
         }
     }
 
@@ -717,6 +740,7 @@ impl Desk {
         }
         if now_ns >= self.keep_due_ns {
             self.keep_due_ns = now_ns + KEEP_NS;
+            self.open_missing(now_ns);
             self.each_station(now_ns, |station, around, wish| station.keep(around, wish));
         }
         let waits = self.trunk.as_mut().map_or(0, Trunk::waiting_bytes);
