@@ -36,6 +36,8 @@ impl Desk {
         let now_ns = self.now_ns();
         // One that has not begun is begun there.
         let has_trunk = self.trunk.as_mut().is_some_and(|trunk| trunk.make_portable(now_ns));
+        // One that is over by now takes its lanes along here.
+        self.settle(now_ns);
         let bytes = written(|out| self.write(has_trunk, out));
         let trunk = self.trunk.iter().filter(|_| has_trunk).flat_map(Trunk::descriptors);
         let servers = self.servers.iter().filter_map(Servers::descriptor);
