@@ -257,6 +257,9 @@ impl Desk {
             return false;
         }
         self.recheck(now_ns);
+        // Whom a thread lets in is told of all that others have told of.
+        let workers = self.shared.book.workers();
+        self.stations.iter_mut().for_each(|station| station.set_workers(workers));
         // Before links say more that were held.
         self.take_for_gateway(now_ns);
         self.take_ready(now_ns);

@@ -203,6 +203,11 @@ impl Relay {
         self.workers = workers;
     }
 
+    /// That.
+    pub const fn workers(&self) -> usize {
+        self.workers
+    }
+
     /// What went no further.
     pub const fn dropped(&self) -> Dropped {
         self.dropped

@@ -168,8 +168,9 @@ impl Desk {
             }
             desk.stations = stations;
         }
-        // Who is connected has read that many in its welcome.
-        desk.known_workers = shared.book.workers();
+        // Who is connected has read that many in its welcome, though there may be more by now.
+        let told = desk.stations.iter().map(|station| station.relay().workers());
+        desk.known_workers = told.min().unwrap_or_else(|| shared.book.workers());
         desk.must_recheck = true;
         // Who looks at once sees what the other process has seen last.
         desk.show();

@@ -8,8 +8,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Sender, channel};
 
 use ringgate_link::bundle::{
-    BUNDLE_BYTES_MAX, ClusterClaim, Clustered, Frame, Hello, Opened, SessionId, ToGame,
-    USER_DATA_BYTES,
+    BUNDLE_BYTES_MAX, ClusterClaim, Clustered, Hello, Opened, SessionId, ToGame, USER_DATA_BYTES,
 };
 use ringgate_os::clock::sleep;
 use ringgate_os::process;
@@ -211,15 +210,42 @@ fn send(game: &OwnedFd, bundle: &[u8]) {
 
 /// Whether a game process hears that its gateway will end.
 fn is_told_to_drain(game: &OwnedFd) -> bool {
-    let mut bundle = vec![0; BUNDLE_BYTES_MAX];
     let mut is_told = false;
-    while let Ok(len @ 1..) = (&*socket2::SockRef::from(game)).read(&mut bundle) {
-        let mut records = Frames::new(&bundle[..len]).map(|it| it.expect("own"));
-        let is_meant =
-            |frame: Frame<'_>| matches!(ToGame::decode(frame), Ok(ToGame::Draining { .. }));
-        is_told |= records.any(is_meant);
-    }
+    hear(game, |record| is_told |= matches!(record, ToGame::Draining { .. }));
     is_told
+}
+
+/// What a game process has been told.
+fn hear(game: &OwnedFd, mut take: impl FnMut(ToGame<'_>)) {
+    let mut bundle = vec![0; BUNDLE_BYTES_MAX];
+    while let Ok(len @ 1..) = (&*socket2::SockRef::from(game)).read(&mut bundle) {
+        let records = Frames::new(&bundle[..len]).map(|it| it.expect("own"));
+        records.filter_map(|frame| ToGame::decode(frame).ok()).for_each(&mut take);
+    }
+}
+
+#[test]
+fn a_game_process_is_told_of_workers_that_other_threads_have_brought_by_then() {
+    let agent = Agent::new("counted", vec![bundle("arena-1", vec![process::effective_uid()])]);
+    let mut thread = agent.thread("gate-1.invalid:7");
+    thread.begin(1, 1);
+    let path = agent.dir.join("worker-1.sock");
+    let game = ringgate_io::socket::link(&path).expect("it listens");
+    thread.turn();
+    send(&game, &written(|writer| writer.hello(&Hello::new(9, "arena-1"))));
+    agent.shared.book.take(1);
+    let mut told = None;
+    let start_ns = thread.desk.now_ns();
+    while told.is_none() {
+        assert!(thread.desk.now_ns() < start_ns + PATIENCE_NS, "it is welcome");
+        thread.turn();
+        hear(&game, |record| {
+            if let ToGame::Welcome(welcome) = record {
+                told = Some(welcome.workers);
+            }
+        });
+    }
+    assert_eq!(told, Some(3));
 }
 
 #[test]
