@@ -508,7 +508,10 @@ fn when_each_key_comes_to_its_end_stands_in_the_metrics() {
     let mut store = fleet();
     let office = Office::open("t", &mut store);
     let page = Counters::default().page(&office.desk, &Standing::default());
-    let key = "ringgate_tokens_key_minted_until_timestamp_seconds{listener=\"main\",epoch=\"1\"} ";
-    let until_s = NOW.unix_s - 10 + 10_000;
-    assert!(page.contains(&format!("\n{key}{until_s}\n")), "{page}");
+    let from_s = NOW.unix_s - 10;
+    for (end, time_s) in [("from", from_s), ("until", from_s + 10_000)] {
+        let key = format!("ringgate_tokens_key_minted_{end}_timestamp_seconds");
+        let line = format!("\n{key}{{listener=\"main\",epoch=\"1\"}} {time_s}\n");
+        assert!(page.contains(&line), "{line}{page}");
+    }
 }
