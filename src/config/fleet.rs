@@ -13,6 +13,7 @@ use super::Allowed;
 use super::backend::id;
 use super::declare::{Declared, declare};
 use super::keys::{self, KeyError};
+use super::mistake::Mistake;
 use super::schema::{DIR_BYTES_MAX, FLEET_NAME, IDS, Table, example};
 use super::section::Section;
 use super::source::{FORMS, Secret};
@@ -202,6 +203,20 @@ impl Secret for FleetKey {
 
 pub(super) fn read(mut section: Section<'_, '_>) -> Option<Fleet> {
     let found = Fleet::find(&mut section);
+    judge(section, found)
+}
+
+/// For whom may do without the fleet's key: without it, and with why, where it cannot be had.
+pub(super) fn read_sparing(mut section: Section<'_, '_>) -> Option<(Fleet, Option<Mistake>)> {
+    let mut found = Fleet::find(&mut section);
+    let why = section.forgive("key");
+    if why.is_some() {
+        found.key = Some(None);
+    }
+    judge(section, found).map(|fleet| (fleet, why))
+}
+
+fn judge(mut section: Section<'_, '_>, found: <Fleet as Declared>::Found) -> Option<Fleet> {
     if let (Some(certificate), Some(key)) = (&found.certificate, &found.certificate_key) {
         check_pair(&mut section, certificate.as_ref(), key.as_deref());
         let any_encrypted = |all: &Vec<Endpoint>| all.iter().any(|endpoint| endpoint.tls);

@@ -99,10 +99,21 @@ impl<'a> KeySources<'a> {
         let Some(directory) = &self.credentials else {
             return Err(KeyError::new(
                 "no $CREDENTIALS_DIRECTORY in the environment",
-                "a service with LoadCredential= or SetCredential=",
+                "a service with LoadCredential= or SetCredential= (for a command, the folder of those files \
+                 as CREDENTIALS_DIRECTORY=/etc/ringgate)",
             ));
         };
-        File::open(directory.join(name)).map_err(|cause| KeyError::unreadable(&cause))
+        let opened = File::open(directory.join(name));
+        let unreadable = |cause| KeyError::unreadable(&cause);
+        let opened = opened.map_err(unreadable)?;
+        // By SetCredential= units hand on a line without words in place of a file that is missing.
+        if opened.metadata().map_err(unreadable)?.len() <= 1 {
+            return Err(KeyError::new(
+                "nothing in it",
+                "a key: LoadCredential= in the unit names the file, which was missing or empty at the start",
+            ));
+        }
+        Ok(opened)
     }
 }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::values;
 
-/// One mistake.
+/// One mistake. `Display` is the field, and what is wrong with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
     /// Line in the file, from 1.
@@ -18,6 +18,12 @@ pub struct Mistake {
     pub field: String,
     /// What was found, and what is expected.
     pub message: String,
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.message)
+    }
 }
 
 /// All mistakes of one file, in the order of its lines. `Display` gives one line for each.
@@ -36,9 +42,9 @@ impl Mistakes {
 
 impl fmt::Display for Mistakes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, Mistake { line, field, message }) in self.list.iter().enumerate() {
+        for (index, mistake) in self.list.iter().enumerate() {
             let separator = if index == 0 { "" } else { "\n" };
-            write!(f, "{separator}{}:{line}: {field}: {message}", self.file.display())?;
+            write!(f, "{separator}{}:{}: {mistake}", self.file.display(), mistake.line)?;
         }
         Ok(())
     }
@@ -104,6 +110,13 @@ impl Report {
     /// The line of an offset, from 1.
     pub(super) fn line(&self, at: usize) -> usize {
         1 + self.ends.partition_point(|end| *end < at)
+    }
+
+    /// Takes back what was noted of where a secret comes from.
+    pub(super) fn forgive(&mut self, secret: &str) -> Option<Mistake> {
+        let is_of = |field: &str| field.strip_prefix(secret).is_some_and(|it| it.starts_with('.'));
+        let at = self.found.iter().position(|(_, mistake)| is_of(&mistake.field))?;
+        Some(self.found.remove(at).1)
     }
 
     pub(super) fn is_clean(&self) -> bool {

@@ -12,7 +12,7 @@ use super::fleet::{self as fleet_table, FLEET};
 use super::gateway::{ADMIN, GATEWAY, HISTOGRAMS};
 use super::keys::KeySources;
 use super::listener::{self, LISTENER, Surroundings};
-use super::mistake::{Mistakes, Place, Report};
+use super::mistake::{Mistake, Mistakes, Place, Report};
 use super::schema::{TABLES, Table};
 use super::section::{Origin, Section, kind_of};
 use super::{Admin, Config, Fleet, Gateway, Histograms, Listener, LoadError, Workers};
@@ -35,11 +35,15 @@ pub fn run_dir(file: &Path) -> Result<PathBuf, LoadError> {
 }
 
 /// Only `[fleet]` of a config file, for who needs to know no more: the rest may be wrong, and its
-/// keys out of reach. `None` where there is none.
-pub fn fleet(file: &Path, keys: &KeySources<'_>) -> Result<Option<Fleet>, LoadError> {
+/// keys out of reach. `None` where there is none. Where its own key is out of reach, why that is so
+/// comes beside it.
+pub fn fleet(
+    file: &Path,
+    keys: &KeySources<'_>,
+) -> Result<Option<(Fleet, Option<Mistake>)>, LoadError> {
     let text = super::text_of(file)?;
     let mut document = Document::new(&text, file, keys);
-    let fleet = document.table(&FLEET).and_then(fleet_table::read);
+    let fleet = document.table(&FLEET).and_then(fleet_table::read_sparing);
     document.end(Some(fleet)).map_err(LoadError::Mistakes)
 }
 

@@ -14,7 +14,7 @@ use toml::de::{DeTable, DeValue};
 use super::declare::Declared;
 use super::distinct::Distinct;
 use super::keys::{KeyError, KeySources};
-use super::mistake::{Place, Report};
+use super::mistake::{Mistake, Place, Report};
 use super::schema::{Field, Kind, Presence, Table};
 use super::source::{self, Secret};
 use super::values::{self, Word};
@@ -247,6 +247,12 @@ impl<'r, 'a> Section<'r, 'a> {
     pub(super) fn secret<S: Secret>(&mut self, name: &str) -> Option<S> {
         let (node, origin) = (self.take(name)?, self.origin);
         source::read(node, origin, self.report)
+    }
+
+    /// Takes back that a secret could not be had from there, and says why it could not.
+    pub(super) fn forgive(&mut self, secret: &str) -> Option<Mistake> {
+        let place = self.place(secret);
+        self.report.forgive(&place.path)
     }
 
     /// One string that `read` understands.

@@ -65,6 +65,13 @@ fn the_environment_and_credentials_hold_keys() {
     folder.file("netcode", KEY, 0o440);
     assert_eq!(keys_of(&folder, "{ credential = \"netcode\" }"), [key()]);
     assert_eq!(keys_of(&folder, "{ env = \"GATE_KEY\" }"), [key()]);
+    // What the unit sets where the file is missing.
+    folder.file("netcode.key", "\n", 0o440);
+    refused(
+        &folder,
+        "{ credential = \"netcode.key\" }",
+        "nothing in it, expected a key: LoadCredential= in the unit names the file, which was missing or empty at the start",
+    );
 }
 
 #[test]

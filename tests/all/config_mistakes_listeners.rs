@@ -353,7 +353,8 @@ fn keys() {
         (
             "[{ credential = \"netcode.key\" }]".to_owned(),
             "gate.toml:6: listener[0].keys[0].credential: found no $CREDENTIALS_DIRECTORY in the environment, expected a \
-             service with LoadCredential= or SetCredential=",
+             service with LoadCredential= or SetCredential= (for a command, the folder of those files as \
+             CREDENTIALS_DIRECTORY=/etc/ringgate)",
         ),
         (
             "[{ file = \"/nonexistent/key\" }]".to_owned(),

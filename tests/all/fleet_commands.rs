@@ -89,6 +89,25 @@ fn a_fleet_is_begun_looked_at_and_its_keys_are_rotated() {
     let rotated =
         json(&etcd.fleet(&["keys", "rotate", "--key", key, "--wait", "--json"]).succeeded());
     assert_eq!((&rotated["schema"], &rotated["made"][0]["epoch"]), (&1.into(), &2.into()));
+    // What a unit hands to its service alone.
+    let file = format!(
+        "[fleet]\nendpoints = [\"{}\"]\nprefix = \"/ringgate/test\"\nkey = {{ credential = \"key\" }}\n",
+        etcd.endpoint()
+    );
+    let file = etcd.folder.file("gate.toml", file, 0o644);
+    let by_file = |words: &[&str], folder: Option<&str>| {
+        let mut command = ringgate(["fleet"]);
+        command.args(words).arg("--config").arg(&file).env_remove("CREDENTIALS_DIRECTORY");
+        command.envs(folder.map(|it| ("CREDENTIALS_DIRECTORY", it)));
+        run(command)
+    };
+    by_file(&["keys", "list"], None).succeeded();
+    for words in [&["init", "second"][..], &["deny", "42"], &["sessions", "--within", "1s"]] {
+        let said = by_file(words, None).refused();
+        assert!(said.contains("gate.toml:4: fleet.key.credential: found no $CRED"), "{said}");
+    }
+    let said = by_file(&["init", "main"], etcd.folder.path().to_str()).succeeded();
+    assert!(said.ends_with("main: has key 2 already\n"), "{said}");
     let keys = json(&etcd.fleet(&["keys", "list", "--json"]).succeeded());
     let roles: Vec<_> =
         keys["keys"].as_array().expect("a list").iter().map(|it| &it["role"]).collect();

@@ -58,7 +58,8 @@ fn prefix(text: &str) -> Result<Keyspace, String> {
 pub(super) struct Fleet {
     pub(super) keyspace: Keyspace,
     pub(super) options: Options,
-    key: Option<FleetKey>,
+    /// The error is why what the file names cannot be had: most commands do without.
+    key: Result<Option<FleetKey>, String>,
 }
 
 impl Target {
@@ -80,7 +81,7 @@ impl Target {
         options.credentials = self.credentials()?;
         let key = self.fleet_key.as_deref().map(keys::file).transpose();
         let key = key.map_err(|why| Failure::bad_input(format_args!("--fleet-key: {why}")))?;
-        Ok(Fleet { keyspace, options, key: key.map(FleetKey::new) })
+        Ok(Fleet { keyspace, options, key: Ok(key.map(FleetKey::new)) })
     }
 
     fn credentials(&self) -> Result<Option<Credentials>, Failure> {
@@ -96,18 +97,18 @@ impl Fleet {
     /// The fleet that a file means.
     pub(super) fn of(file: &Path) -> Result<Self, Failure> {
         let found = config::fleet(file, &KeySources::of_process())?;
-        let fleet = found.ok_or_else(|| {
-            let file = file.display();
-            Failure::bad_input(format_args!("{file}: expected a table [fleet]"))
-        })?;
+        let at = file.display();
+        let (fleet, no_key) = found
+            .ok_or_else(|| Failure::bad_input(format_args!("{at}: expected a table [fleet]")))?;
         let (options, keyspace) = (fleet.options(), fleet.prefix);
-        Ok(Self { keyspace, options, key: fleet.key })
+        let no_key = no_key.map(|why| format!("{at}:{}: {why}", why.line));
+        Ok(Self { keyspace, options, key: no_key.map_or(Ok(fleet.key), Err) })
     }
 
     /// A value as the fleet's word, which also those obey who doubt what etcd says; as it is where
     /// the fleet's key is not at hand.
     pub(super) fn vouch(&self, key: &[u8], value: &Bytes) -> Result<Bytes, Failure> {
-        let Some(fleet_key) = &self.key else { return Ok(value.clone()) };
+        let Some(fleet_key) = self.named_key()? else { return Ok(value.clone()) };
         let counter = clock::unix_ns() / NS_PER_MS;
         fleet_key.vouch(key, value, counter).map_err(Failure::no_random_numbers)
     }
@@ -138,12 +139,17 @@ impl Fleet {
 
     /// What seals the keys of listeners, and questions to gateways.
     pub(super) fn key(&self) -> Result<&FleetKey, Failure> {
-        self.key.as_ref().ok_or_else(|| {
+        self.named_key()?.ok_or_else(|| {
             Failure::bad_input(
                 "this is sealed with the fleet's key: [fleet] key in the config, or --fleet-key FILE \
                  (`ringgate keygen --out FILE` makes one)",
             )
         })
+    }
+
+    /// The key that the arguments or the file name.
+    fn named_key(&self) -> Result<Option<&FleetKey>, Failure> {
+        self.key.as_ref().map(Option::as_ref).map_err(Failure::bad_input)
     }
 
     /// A key of the operating system's generator.
