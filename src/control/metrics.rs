@@ -147,7 +147,7 @@ fn daemon(text: &mut Text, snapshot: &Snapshot<'_>) {
     ];
     numbers! { text, "ringgate_";
         Gauge "start_time_seconds",
-            "When the daemon started, in seconds since 1970.", facts.started_unix_s;
+            "When the daemon started, in seconds since 1970; an upgrade goes on with it.", facts.started_unix_s;
         Gauge "draining",
             "1 while no new players are taken in.", u8::from(snapshot.live.drain.is_some());
         Gauge "tokens_remembered",
@@ -417,7 +417,7 @@ fn process(text: &mut Text, snapshot: &Snapshot<'_>) {
         }
     }
     text.gauge("process_start_time_seconds", "When the process started, in seconds since 1970.")
-        .sample(&[], snapshot.facts.started_unix_s);
+        .sample(&[], snapshot.facts.process_unix_s);
 }
 
 const fn whole(value: u64) -> f64 {
@@ -482,6 +482,14 @@ mod tests {
         }
         assert!(page.contains("ringgate_drops_total{worker=\"0\",reason=\"unknown_source\"} 3\n"));
         assert!(page.contains("ringgate_sessions_closed_total{worker=\"0\",reason=\"timed_out\"}"));
+    }
+
+    #[test]
+    fn a_gateway_is_as_old_as_its_first_process_and_a_process_as_itself() {
+        let facts = sample::facts();
+        let page = render(&sample::snapshot(&facts));
+        assert!(page.contains("\nringgate_start_time_seconds 1700000000\n"));
+        assert!(page.contains("\nprocess_start_time_seconds 1700000030\n"));
     }
 
     #[test]

@@ -27,6 +27,7 @@ pub(super) fn facts() -> Facts {
         cipher: "portable",
         config_file: "gate.toml".into(),
         started_unix_s: 1_700_000_000,
+        process_unix_s: 1_700_000_030,
         ..Facts::default()
     }
 }

@@ -70,6 +70,8 @@ pub(super) struct Facts {
     pub(super) card: Option<Arc<FleetCard>>,
     pub(super) config_file: PathBuf,
     pub(super) started_unix_s: u64,
+    /// When this process did, which an upgrade may have started.
+    pub(super) process_unix_s: u64,
     /// Processes that have had this gateway, this one included.
     pub(super) generation: u64,
 }
@@ -151,6 +153,7 @@ impl View {
             card: fleet.card().cloned(),
             config_file,
             started_unix_s,
+            process_unix_s: started_unix_s,
             generation: 1,
         };
         let live = Live {
