@@ -338,7 +338,9 @@ fn a_bundle_backend_says_who_may_be_it() {
 #[test]
 fn the_shipped_example_is_good() {
     let folder = Folder::new();
-    let config = parse(&with_key_file(EXAMPLE, &folder));
+    let (handed_on, read) =
+        ("{ credential = \"netcode.key\" }", "{ file = \"/etc/ringgate/netcode.key\" }");
+    let config = parse(&with_key_file(&EXAMPLE.replace(handed_on, read), &folder));
     assert_eq!(config.gateway, default_gateway());
     let admin = config.admin.clone().expect("it is there");
     assert_eq!((admin.bind, admin.hosts, admin.token), (address("127.0.0.1:9464"), vec![], None));

@@ -274,6 +274,8 @@ fn the_unit_is_what_systemd_needs() {
     it_is_ended_when_it_hangs(&machine, &mut player);
     it_stops(&machine, &mut player);
     it_gives_up_what_it_does_not_need(&machine, &mut player);
+    it_lets_workers_sleep(&machine);
+    it_takes_the_keys_that_there_are(&machine);
     drop(player);
     drop(machine.booted);
 }
@@ -379,6 +381,53 @@ fn it_gives_up_what_it_does_not_need(machine: &Machine, player: &mut Spoken) {
     player.ask("echo");
     let refused = machine.program("ringgate upgrade").output().expect("it runs");
     assert_eq!(refused.status.code(), Some(1), "{}", machine.journal());
+    machine.run("systemctl stop ringgate");
+}
+
+/// With the rights of docs/howto/install.md.
+fn it_lets_workers_sleep(machine: &Machine) {
+    let page = include_str!("../../docs/howto/install.md");
+    let (_, block) = page.split_once("systemctl edit ringgate").expect("the rights");
+    let lines: Vec<_> = block.split("\n\n").nth(1).expect("them").lines().map(str::trim).collect();
+    assert!(lines[0] == "[Service]" && lines.len() == 4, "{lines:?}");
+    let folder = "/etc/systemd/system/ringgate.service.d";
+    machine.write(&format!("{folder}/override.conf"), 0o644, &lines.join("\n"));
+    machine.run("systemctl daemon-reload");
+    machine.write("/etc/ringgate/gate.toml", 0o644, &config("workers_awake = \"auto\"\n"));
+    machine.run("systemctl start ringgate");
+    let status = machine.run("ringgate status --json");
+    let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
+    assert_eq!(status["why_all_awake"], serde_json::Value::Null, "{status}");
+    machine.is_harmless();
+    machine.run("systemctl stop ringgate");
+    machine.run(&format!("rm -r {folder}"));
+    machine.run("systemctl daemon-reload");
+}
+
+/// A gateway without a netcode listener of its own has no such key, and one in a fleet has another.
+fn it_takes_the_keys_that_there_are(machine: &Machine) {
+    machine.run("rm /etc/ringgate/netcode.key");
+    machine.write("/etc/ringgate/gate.toml", 0o644, &config(""));
+    let refused = machine.program("systemctl start ringgate").output().expect("it runs");
+    assert!(!refused.status.success(), "{}", machine.journal());
+    wait_for("the reason", || {
+        machine.journal().contains("keys[0].credential: found nothing in it").then_some(())
+    });
+    machine.run("systemctl stop ringgate");
+
+    machine.write("/etc/ringgate/fleet.key", 0o600, &format!("{KEY_HEX}\n"));
+    let fleet = "[fleet]\nendpoints = [\"http://127.0.0.1:1\"]\nprefix = \"/f\"\n\
+         name = \"gate-1\"\nkey = { credential = \"fleet.key\" }\n";
+    let text = config("").replace("protocol = \"netcode\"", "protocol = \"unreal\"");
+    let lines =
+        text.lines().filter(|line| !["protocol_id", "keys"].iter().any(|it| line.starts_with(it)));
+    let text = lines.collect::<Vec<_>>().join("\n").replace(
+        "link = \"bundle\"\nslots = 4\nallow_uids = [0]",
+        "link = \"udp\"\naddress = \"127.0.0.1:7778\"\nslots = 4",
+    );
+    machine.write("/etc/ringgate/gate.toml", 0o644, &format!("{text}\n{fleet}"));
+    machine.run("systemctl start ringgate");
+    assert_eq!(machine.unit("StatusText"), "serving", "{}", machine.journal());
     machine.run("systemctl stop ringgate");
 }
 

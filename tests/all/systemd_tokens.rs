@@ -8,13 +8,6 @@ use std::process::Command;
 use crate::control_rig::{KEY_HEX, wait_for};
 use crate::systemd::Machine;
 
-const SECRET: &str = "an-eye-for-the-fleet";
-
-const FILE: &str = "[fleet]\nendpoints = [\"http://127.0.0.1:2379\"]\nprefix = \"/ringgate/eu\"\n\
-    name = \"tokens-1\"\nhost = \"tokens-1\"\nkey = { credential = \"tokens_fleet.key\" }\n\
-    [tokens]\nbind = [\"127.0.0.1:7400\"]\nstate_dir = \"/var/lib/ringgate-tokens\"\n\
-    [[caller]]\nname = \"matchmaker\"\nsecret = { credential = \"tokens_matchmaker.secret\" }\n";
-
 /// Whether etcd is installed; a failure where it has to be.
 fn has_etcd() -> bool {
     let is_there = Command::new("etcd").arg("--version").output().is_ok();
@@ -33,10 +26,16 @@ fn the_token_services_unit_is_what_systemd_needs() {
     }
     let Some(machine) = Machine::boot("ringgate-tokens", "") else { return };
     machine.run("systemd-run -q --unit=truth etcd --data-dir /tmp/etcd");
-    let secrets = "/etc/ringgate/tokens.secrets";
-    machine.write(&format!("{secrets}/fleet.key"), 0o600, &format!("{KEY_HEX}\n"));
-    machine.write(&format!("{secrets}/matchmaker.secret"), 0o600, SECRET);
-    machine.write("/etc/ringgate/tokens.toml", 0o644, FILE);
+    machine.write("/etc/ringgate/fleet.key", 0o600, &format!("{KEY_HEX}\n"));
+    // The shipped example, and the page's commands up to those for a certificate.
+    let file = include_str!("../../tuning/ringgate.tokens.example.toml");
+    machine.write("/etc/ringgate/tokens.toml", 0o644, file);
+    let page = include_str!("../../docs/FLEET.md");
+    let (_, steps) = page.split_once("could not read itself:\n").expect("the steps");
+    let steps = steps.lines().filter_map(|line| line.strip_prefix("    "));
+    for step in steps.take_while(|line| !line.contains("tokens.key.pem")) {
+        machine.run(step);
+    }
     let unit = include_str!("../../tuning/ringgate-tokens.service");
     machine.write("/etc/systemd/system/ringgate-tokens.service", 0o644, unit);
     machine.run("systemctl daemon-reload");
@@ -57,9 +56,10 @@ fn the_token_services_unit_is_what_systemd_needs() {
 
 /// Whether it knows its caller, and that there is nobody to lead a player to.
 fn answers(machine: &Machine) {
+    let secret = machine.run("cat /etc/ringgate/tokens.secrets/matchmaker.secret");
     let said = wait_for("an answer", || {
         let mut asks = machine.program("curl -s http://127.0.0.1:7400/v1/tokens");
-        asks.args(["-H", &format!("Authorization: Bearer {SECRET}")]);
+        asks.args(["-H", &format!("Authorization: Bearer {}", secret.trim())]);
         asks.args(["-d", "{\"client_id\": 7, \"group\": \"arena\"}"]);
         let said = asks.output().expect("nsenter was there").stdout;
         let said: serde_json::Value = serde_json::from_slice(&said).ok()?;

@@ -225,23 +225,46 @@ fn the_manifests_config_is_one() {
     assert!(said.contains("1 listener, 1 backend"), "{said}");
 }
 
+/// A folder of the node is made by its kubelet, as root's.
+#[test]
+fn the_pod_may_write_the_folders_of_its_node() {
+    let manifests = text_of("kubernetes/ringgate.yaml");
+    let after = |text: &str| manifests.split(text).nth(1).expect(text).to_owned();
+    let user = after("runAsUser: ").lines().next().expect("a number").to_owned();
+    let init = after("initContainers:").split(" containers:").next().expect("some").to_owned();
+    let folders = manifests.split("hostPath: {path: ").skip(1);
+    let folders: Vec<_> = folders.filter_map(|rest| rest.split(',').next()).collect();
+    assert_eq!(folders.len(), 2, "{folders:?}");
+    let chown = init.lines().find(|line| line.contains("chown")).expect("it gives them away");
+    assert!(chown.contains(&format!("chown {user}:{user} ")), "{chown}");
+    for folder in folders {
+        assert!(chown.split([' ', '"']).any(|word| word == folder), "{folder}: {chown}");
+        assert!(init.contains(&format!("mountPath: {folder}}}")), "{folder}: {init}");
+    }
+}
+
 #[test]
 fn the_package_and_the_unit_mean_the_same_credential() {
-    let unit = text_of("ringgate.service");
-    let loaded = "LoadCredential=netcode.key:/etc/ringgate/netcode.key";
-    assert!(unit.lines().any(|line| line == loaded), "{unit}");
-    let build = text_of("debian/build.sh");
-    assert!(build.contains("{ credential = \"netcode.key\" }"), "{build}");
+    // As root checks it with CREDENTIALS_DIRECTORY=/etc/ringgate, so the file has the credential's
+    // name. One that is missing is no reason not to start.
+    for (unit, keys) in [
+        ("ringgate.service", &["netcode.key", "fleet.key", "member.key"][..]),
+        ("ringgate-agent.service", &["fleet.key"]),
+    ] {
+        let text = text_of(unit);
+        for key in keys {
+            let loaded = format!("LoadCredential={key}:/etc/ringgate/{key}");
+            for line in [loaded, format!("SetCredential={key}:\\n")] {
+                assert!(text.lines().any(|it| it == line), "{unit}: {line}");
+            }
+        }
+    }
     // What the sentences after an installation say, typed.
     let folder = Folder::new();
     let key = folder.join("netcode.key");
     let keygen = ["keygen".as_ref(), "--out".as_ref(), key.as_os_str()];
     run(ringgate(keygen)).succeeded();
-    let example = text_of("ringgate.example.toml");
-    let file_key = "{ file = \"/etc/ringgate/netcode.key\" }";
-    assert!(example.contains(file_key), "{example}");
-    let example = example.replace(file_key, "{ credential = \"netcode.key\" }");
-    let file = folder.file("gate.toml", example, 0o644);
+    let file = folder.file("gate.toml", text_of("ringgate.example.toml"), 0o644);
     let mut check = ringgate(["check".as_ref(), file.as_os_str()]);
     check.env("CREDENTIALS_DIRECTORY", folder.path());
     run(check).succeeded();

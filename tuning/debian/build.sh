@@ -66,10 +66,7 @@ install -m 644 tuning/90-ringgate.conf "$root/etc/sysctl.d/90-ringgate.conf"
 doc=$root/usr/share/doc/ringgate
 install -D -m 644 -t "$doc/examples" tuning/prometheus/ringgate.rules.yml \
     tuning/prometheus/ringgate.rules.test.yml tuning/grafana/ringgate.json
-# The unit hands the key on as a credential: its user could not read the file. It has the file's name, so that root can check
-# the config with CREDENTIALS_DIRECTORY=/etc/ringgate.
-sed 's|{ file = "/etc/ringgate/netcode.key" }|{ credential = "netcode.key" }|' tuning/ringgate.example.toml >"$doc/examples/gate.toml"
-chmod 644 "$doc/examples/gate.toml"
+install -m 644 tuning/ringgate.example.toml "$doc/examples/gate.toml"
 install -m 644 tuning/ringgate.plain.example.toml "$doc/examples/plain.toml"
 install -m 644 tuning/ringgate.agent.example.toml "$doc/examples/agent.toml"
 install -m 644 tuning/ringgate.tokens.example.toml "$doc/examples/tokens.toml"

@@ -95,7 +95,8 @@ impl Spreading {
         let groups = (addresses + SPARE).min(usize::from(u16::MAX)) as u16;
         let key = SpreadKey::new(*numbers);
         let (spreader, spread) = Spreader::new(key, workers, groups).map_err(|why| {
-            let rights = "it takes CAP_BPF at the start (`AmbientCapabilities=` in the unit)";
+            let rights = "it takes CAP_BPF at the start, and a unit that lets `bpf` through \
+                          (docs/howto/install.md)";
             format!("the kernel takes no program for sockets that share a port: {why}; {rights}")
         })?;
         let all = (is_auto, workers.into());

@@ -63,7 +63,8 @@ pub(super) fn awake(config: &Config, may_load: bool) -> Option<Finding> {
         }
         Finding::ok(what, "no right to load their program, as doctor was started").could(
             "without CAP_BPF at its start all workers of the gateway are awake, whatever workers_awake says",
-            "AmbientCapabilities=CAP_BPF in the unit; run doctor as the service would run",
+            "AmbientCapabilities=CAP_BPF, CapabilityBoundingSet=CAP_BPF and SystemCallFilter=bpf in the \
+             unit (docs/howto/install.md); run doctor as the service would run",
         )
     })
 }
