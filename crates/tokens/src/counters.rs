@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ringgate_fleet::epochs::{Epoch, Validity};
+use ringgate_fleet::epochs::Epoch;
 use ringgate_fleet::member::MemberStatus;
 use ringgate_process::doors;
 use ringgate_report::metrics::{Kind, Text};
@@ -133,16 +133,15 @@ impl Counters {
         put_gauges(&mut text, desk, standing);
         let from = "When tokens were first made with a key of a listener.";
         let until = "When no token is made with a key of a listener any more.";
-        let times: [(_, _, fn(&Validity) -> u64); 2] = [
-            ("ringgate_tokens_key_minted_from_timestamp_seconds", from, |it| it.from),
-            ("ringgate_tokens_key_minted_until_timestamp_seconds", until, |it| it.mint_until),
-        ];
-        for (name, help, time) in times {
+        for (name, help, is_end) in [
+            ("ringgate_tokens_key_minted_from_timestamp_seconds", from, false),
+            ("ringgate_tokens_key_minted_until_timestamp_seconds", until, true),
+        ] {
             let mut times = text.gauge(name, help);
             for (listener, Epoch { number, validity }) in desk.known().epochs() {
                 let number = number.to_string();
                 let labels = [("listener", listener.as_str()), ("epoch", &number)];
-                times.sample(&labels, time(&validity));
+                times.sample(&labels, if is_end { validity.mint_until } else { validity.from });
             }
         }
         let help = "Keys that are held back, by class.";
