@@ -813,9 +813,9 @@ fn an_owner_that_is_fenced_forgets_the_session_and_says_nothing() {
     }
     scene.at(B, 8, b"eight");
     assert_eq!(scene.agent.handed, [b"five".to_vec(), b"eight".to_vec()]);
-    // An earlier holder fences nobody.
+    // What is said to another tenure, of an earlier holder, fences nobody.
     let reply = Reply::Fenced { holder: tenure(1, A) };
-    let answer = Answer { session: scene.id, tenure: tenure(2, B), wake: Wake(0), reply };
+    let answer = Answer { session: scene.id, tenure: tenure(1, B), wake: Wake(0), reply };
     scene.agent.lanes[&(B, 0)].game.push_bytes(scene.pair.rig(B), &standing(&answer));
     scene.pair.rig(B).turn();
     assert_eq!(scene.pair.rig(B).sessions(), 1);
