@@ -69,7 +69,9 @@ fn an_agent_that_begins_anew_believes_the_later_term_whoever_comes_first() {
         // Where there is no room it cannot tell, and members can.
         scene.begin_anew(sessions_max);
         for _ in 0..60 {
-            [B, A].into_iter().for_each(|at| scene.hear(at));
+            for at in [B, A] {
+                scene.hear(at);
+            }
             scene.pair.pass(10);
         }
         assert_eq!((scene.pair.sessions(), scene.fenced(A)), ([0, 1], 1), "{sessions_max}");
