@@ -439,12 +439,11 @@ impl Standbys {
         let mut stood = lock(self.stood_at(&place));
         let known = stood.get_mut(&place, session).filter(|it| it.owner == Some(owner));
         let Some(known) = known else { return };
-        let asked = known.unanswered.filter(|it| now_ns < it.since_ns + UNANSWERED_NS);
-        let kept = asked.map(|Unanswered { asked, .. }| {
-            let mut entry = Entry::asked_for((*known.record).clone(), asked, now_ns);
-            entry.is_claimed = known.is_claimed;
-            entry
-        });
+        known.unanswered.take_if(|it| now_ns >= it.since_ns + UNANSWERED_NS);
+        let mut kept = known.asked_again();
+        if let Some(entry) = &mut kept {
+            (entry.gone_at_ns, entry.is_claimed) = (Some(now_ns), known.is_claimed);
+        }
         drop(stood);
         self.remove(&mut places, session);
         if let Some(entry) = kept {
@@ -647,7 +646,7 @@ impl Standbys {
     }
 
     /// The link to the arbiter of a session is over, on which this process has asked for it: the
-    /// arbiter may read that yet, and the answer comes to nobody.
+    /// arbiter may read the question yet, and its answer is lost.
     pub(crate) fn note_unanswered(
         &self,
         address: Address,

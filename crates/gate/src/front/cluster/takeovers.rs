@@ -154,7 +154,7 @@ impl Takeover {
         self.refuse(common, why);
     }
 
-    /// The link on which it was asked for is over. Its answer comes to nobody.
+    /// The link on which it was asked for is over: an answer would be lost.
     pub(crate) fn note_unanswered(&self, common: &Common, now_ns: u64) {
         if let Some(standbys) = common.claims.standbys() {
             standbys.note_unanswered(self.address, &self.record, self.tenure, now_ns);

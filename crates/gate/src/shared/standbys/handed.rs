@@ -2,7 +2,7 @@
 //! those that this process has asked for without hearing the answer. What else owners that live
 //! have given, they give again.
 
-use super::stood::{Entry, Unanswered};
+use super::stood::Entry;
 use super::{Orphan, Standbys, lock};
 use crate::store::table::Address;
 use ringgate_cluster::Record;
@@ -29,11 +29,9 @@ impl Standbys {
     pub(crate) fn hand_over_orphan(&self, (address, id): &Orphan, out: &mut Writer<'_>) {
         let mut stood = lock(self.stood_at(address));
         let Some(it) = stood.get_mut(address, *id) else { return };
-        let asked_for = it.unanswered.map(|Unanswered { asked, since_ns }| {
-            Entry::asked_for((*it.record).clone(), asked, since_ns)
-        });
-        let gone = Some(&*it).filter(|it| it.gone_at_ns.is_some()).or(asked_for.as_ref());
-        let Some(Entry { gone_at_ns: Some(gone_at_ns), record, .. }) = gone else { return };
+        let asked_again = if it.gone_at_ns.is_none() { it.asked_again() } else { None };
+        let Entry { gone_at_ns, record, .. } = asked_again.as_ref().unwrap_or(it);
+        let Some(gone_at_ns) = gone_at_ns else { return };
         address.write(out);
         time::write(gone_at_ns, out);
         // One without a record is passed over there.

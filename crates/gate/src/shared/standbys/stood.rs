@@ -185,6 +185,12 @@ impl Entry {
         Self::new(None, Record { holder: asked, ..record }, Some(since_ns))
     }
 
+    /// The same of this one, where this process has asked for it and has not heard the answer.
+    pub(super) fn asked_again(&self) -> Option<Self> {
+        let Unanswered { asked, since_ns } = self.unanswered?;
+        Some(Self::asked_for((*self.record).clone(), asked, since_ns))
+    }
+
     /// Whether a worker may ask for it.
     pub(super) const fn is_free(&self) -> bool {
         self.gone_at_ns.is_some() || self.is_offered

@@ -206,8 +206,8 @@ impl<P: Plays> World<P> {
         }
     }
 
-    /// The agent reads what has waited for it, and finds that the link is over: what it answers
-    /// comes to nobody.
+    /// The agent reads what has waited for it, and finds that the link is over: its answers are
+    /// lost.
     fn read_late(&mut self, at: usize) {
         self.agent.reads_late = Some(at);
         for (worker, rig) in self.gates[at].rigs.iter_mut().enumerate() {

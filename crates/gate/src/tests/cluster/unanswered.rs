@@ -7,6 +7,18 @@ use super::agent::standing;
 use super::takeover::{A, B, Scene, here, incarnation, tenure};
 use ringgate_cluster::{Answer, Asked, Question, Record, Reply, Wake};
 
+/// The second gateway finds the first one silent for a moment and asks for its session, and its
+/// link ends before the agent has read that.
+fn ask_in_vain(scene: &mut Scene) {
+    let standbys = scene.pair.standbys(B);
+    standbys.set_gone(OTHER[B], scene.pair.rig(B).now.mono_ns);
+    scene.pair.rig(B).deliver(home(1), &scene.scribe.payload(6, b"six"));
+    standbys.set_back(OTHER[B], incarnation(A));
+    for (_, lane) in scene.agent.lose(B) {
+        lane.game.crash(scene.pair.rig(B));
+    }
+}
+
 /// An agent that was stopped reads what links brought that are over by now.
 #[test]
 fn what_an_arbiter_grants_on_a_link_that_is_over_is_found_again() {
@@ -14,14 +26,7 @@ fn what_an_arbiter_grants_on_a_link_that_is_over_is_found_again() {
         let mut scene = Scene::new();
         let _stay = scene.pair.stay();
         scene.stand();
-        let now_ns = scene.pair.rig(B).now.mono_ns;
-        scene.pair.standbys(B).set_gone(OTHER[B], now_ns);
-        scene.pair.whereabouts(B).forget(OTHER[B]);
-        scene.pair.rig(B).deliver(home(1), &scene.scribe.payload(6, b"six"));
-        scene.pair.standbys(B).set_back(OTHER[B], incarnation(A));
-        for (_, lane) in scene.agent.lose(B) {
-            lane.game.crash(scene.pair.rig(B));
-        }
+        ask_in_vain(&mut scene);
         let notice = |scene: &mut Scene| {
             scene.pair.rig(B).pass(210);
             assert_eq!(scene.refused(), ["link_down"]);
@@ -65,12 +70,7 @@ fn what_an_arbiter_was_asked_for_in_vain_stays_its_owners() {
     scene.stand();
     let standbys = scene.pair.standbys(B);
     let now_ns = scene.pair.rig(B).now.mono_ns;
-    standbys.set_gone(OTHER[B], now_ns);
-    scene.pair.rig(B).deliver(home(1), &scene.scribe.payload(6, b"six"));
-    standbys.set_back(OTHER[B], incarnation(A));
-    for (_, lane) in scene.agent.lose(B) {
-        lane.game.crash(scene.pair.rig(B));
-    }
+    ask_in_vain(&mut scene);
     scene.pair.rig(B).pass(210);
     // Another member stands by for it now: a packet that comes here has the arbiter asked whether
     // it is this gateway's. Where that cannot be, it goes to its owner.
