@@ -32,7 +32,7 @@ use crate::agent::crossings::{Crossings, Inbox, Parcel};
 use crate::agent::dial::{Dial, DialAction};
 use crate::agent::options::{Backend, Gateway, Options};
 use crate::agent::servers::Servers;
-use crate::agent::station::{Around, HeardBundles, Owner, Station, Wish, owner};
+use crate::agent::station::{Around, HeardBundles, Owner, Station, Wish, Wishes, owner};
 use crate::agent::view::{DeskView, LaneView, Seen, State};
 
 /// What a thread is told.
@@ -442,7 +442,8 @@ impl Desk {
         let Some(station) = stations.get_mut(at) else { return };
         let (servers, crossings) = (servers.as_mut(), &*shared.crossings);
         let mut around = Around::new(backends, servers, counts, (crossings, epoll), now_ns);
-        station.read(place, heard, &mut around, |wish| grant(trunk.as_mut(), lane, wish, now_ns));
+        station
+            .read(place, heard, &mut around, &mut |wish| grant(trunk.as_mut(), lane, wish, now_ns));
     }
 
     fn read_trunk(&mut self, ready: Ready, now_ns: u64) {
@@ -457,7 +458,7 @@ impl Desk {
             Event::LaneUp(lane) => noted.push(Noted::Up(lane)),
             Event::Record { lane, link, frame } => {
                 let Some(station) = stations.get_mut(at(lane)) else { return };
-                let heard = station.hear(link, frame, &mut around, |wish| {
+                let heard = station.hear(link, frame, &mut around, &mut |wish| {
                     noted.push(Noted::of(lane, wish));
                 });
                 if heard.is_err() {
@@ -466,7 +467,8 @@ impl Desk {
             }
             Event::Ended { lane, link } => {
                 if let Some(station) = stations.get_mut(at(lane)) {
-                    station.hear_end(link, &mut around, |wish| noted.push(Noted::of(lane, wish)));
+                    station
+                        .hear_end(link, &mut around, &mut |wish| noted.push(Noted::of(lane, wish)));
                 }
             }
             // Nobody else sends to a socket that was connected before anybody knew its port, and
@@ -696,7 +698,7 @@ impl Desk {
             let mut around = Around::new(backends, None, counts, (crossings, epoll), now_ns);
             if let Some(station) = stations.get_mut(player.station) {
                 let lane = by_lane.iter().position(|it| *it == player.station);
-                station.take_datagram(game, record, &mut around, |wish| {
+                station.take_datagram(game, record, &mut around, &mut |wish| {
                     grant(trunk.as_mut(), lane.map(|lane| lane as u8), wish, now_ns);
                 });
             }
@@ -828,7 +830,7 @@ impl Desk {
         let now_ns = self.now_ns();
         self.say_goodbye(now_ns);
         self.each_station(now_ns, |station, around, _| {
-            station.dismiss(GoodbyeReason::Shutdown, around, |_| ());
+            station.dismiss(GoodbyeReason::Shutdown, around, &mut |_| ());
         });
         self.flush(now_ns);
         for worker in self.stations.iter().map(Station::worker) {
@@ -845,7 +847,7 @@ impl Desk {
     fn each_station(
         &mut self,
         now_ns: u64,
-        mut with: impl FnMut(&mut Station, &mut Around<'_>, &mut dyn FnMut(Wish<'_>)),
+        mut with: impl FnMut(&mut Station, &mut Around<'_>, Wishes<'_>),
     ) {
         for at in 0..self.stations.len() {
             self.one_station(at, now_ns, &mut with);
@@ -856,7 +858,7 @@ impl Desk {
         &mut self,
         at: usize,
         now_ns: u64,
-        mut with: impl FnMut(&mut Station, &mut Around<'_>, &mut dyn FnMut(Wish<'_>)),
+        mut with: impl FnMut(&mut Station, &mut Around<'_>, Wishes<'_>),
     ) {
         let lane = self.lane_of(at);
         let Self { stations, backends, servers, counts, epoll, trunk, shared, .. } = self;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::protocol::arbitration::Arbitration;
-use crate::protocol::relay::{Action, GAMES_MAX, Game, Passed, Relay};
+use crate::protocol::relay::{Act, Action, GAMES_MAX, Game, Passed, Relay};
 use crate::protocol::rolls::Rolls;
 use crate::socket::{Bundles, Local, Received};
 use ringgate_batch::{Nameless, Newcomer};
@@ -112,6 +112,8 @@ pub(crate) enum Wish<'a> {
     NotHeld(SessionId),
 }
 
+pub(crate) type Wishes<'a> = &'a mut dyn FnMut(Wish<'_>);
+
 /// What stations share within a thread.
 pub(crate) struct Around<'a> {
     pub(crate) backends: &'a [Backend],
@@ -196,27 +198,33 @@ impl Station {
         &mut self,
         passed: &Passed<'_>,
         around: &mut Around<'_>,
-        mut wish: impl FnMut(Wish<'_>),
+        wish: Wishes<'_>,
     ) {
         self.note_now(around.now_ns);
+        self.relayed(around, wish, |relay, act| relay.handle_passed(passed, act));
+    }
+
+    /// Has the relay do something, and does what it wants.
+    fn relayed<T>(
+        &mut self,
+        around: &mut Around<'_>,
+        wish: Wishes<'_>,
+        with: impl FnOnce(&mut Relay, Act<'_>) -> T,
+    ) -> T {
         let Self { at, relay, ends, written, served, .. } = self;
         let mut hands = Hands { at: *at, ends, written, served, around };
-        relay.handle_passed(passed, |action| hands.act(action, &mut wish));
+        with(relay, &mut |action| hands.act(action, wish))
     }
 
     /// Sends players what is due where their messages are delivered here.
-    pub(crate) fn look_after_ends(
-        &mut self,
-        around: &mut Around<'_>,
-        mut wish: impl FnMut(Wish<'_>),
-    ) {
+    pub(crate) fn look_after_ends(&mut self, around: &mut Around<'_>, wish: Wishes<'_>) {
         self.note_now(around.now_ns);
         let Self { at, relay, ends, written, served, .. } = self;
         relay.touch_due_ends();
         loop {
             let (at, ends, written) = (*at, &mut *ends, &mut *written);
             let mut hands = Hands { at, ends, written, served: &mut *served, around: &mut *around };
-            let game = relay.look_after_next(|action| hands.act(action, &mut wish));
+            let game = relay.look_after_next(&mut |action| hands.act(action, wish));
             let Some(game) = game else { return };
             note_room(relay, hands.ends, game.place());
         }
@@ -241,7 +249,7 @@ impl Station {
 
     /// Which game processes may connect from now on: those around. Who may not be there any more is
     /// sent away; who is not among them, and has players, keeps them.
-    pub(crate) fn set_backends(&mut self, around: &mut Around<'_>, mut wish: impl FnMut(Wish<'_>)) {
+    pub(crate) fn set_backends(&mut self, around: &mut Around<'_>, wish: Wishes<'_>) {
         let all = around.servers.as_ref().map_or(&[][..], |servers| servers.all());
         let is_replaced = |server: &usize| {
             let it = &all[*server];
@@ -253,7 +261,7 @@ impl Station {
         self.served.iter_mut().for_each(|served| served.retry_ns = 0);
         for server in replaced {
             if let Some(game) = self.served[server].game {
-                self.lose(game, around, &mut wish);
+                self.lose(game, around, wish);
             }
         }
         self.relay.set_names(names(around.backends));
@@ -295,7 +303,7 @@ impl Station {
             return around.counts.drop(Drop::LinksFull, 1);
         };
         if local.watch(around.epoll, link_token(self.at, game)).is_err() {
-            return self.relay.disconnect(game, |_| ());
+            return self.relay.disconnect(game, &mut |_| ());
         }
         let since_ns = around.now_ns;
         let process = Process {
@@ -313,7 +321,7 @@ impl Station {
         if is_barred {
             around.counts.drop(Drop::Unauthorised, 1);
             // Nobody knows it yet who could be told of its end.
-            return self.send_away(game, GoodbyeReason::Unauthorised, around, |_| ());
+            return self.send_away(game, GoodbyeReason::Unauthorised, around, &mut |_| ());
         }
         around.counts.passed.links += 1;
     }
@@ -331,7 +339,7 @@ impl Station {
             Newcomer::Waits => true,
             Newcomer::WaitsInsteadOf(at) => {
                 around.counts.drop(Drop::Nameless, 1);
-                self.lose(Game::at(at), around, |_| ());
+                self.lose(Game::at(at), around, &mut |_| ());
                 true
             }
             Newcomer::Refused => false,
@@ -352,7 +360,7 @@ impl Station {
         place: usize,
         heard: &mut HeardBundles,
         around: &mut Around<'_>,
-        mut wish: impl FnMut(Wish<'_>),
+        wish: Wishes<'_>,
     ) {
         let Some(Some(End::Process(process))) = self.ends.get_mut(place) else { return };
         let received = heard.listen(&mut process.local);
@@ -362,7 +370,7 @@ impl Station {
             around.counts.passed.bundles_in += 1;
             // Who was hung up on meanwhile is heard no more.
             if matches!(self.ends.get(place), Some(Some(_))) {
-                self.take_bundle(game, &heard.bytes[start..end], around, &mut wish);
+                self.take_bundle(game, &heard.bytes[start..end], around, wish);
             }
             start = end;
         }
@@ -377,7 +385,7 @@ impl Station {
         game: Game,
         bundle: &[u8],
         around: &mut Around<'_>,
-        mut wish: impl FnMut(Wish<'_>),
+        wish: Wishes<'_>,
     ) {
         let is_new = self.relay.name_at(game.place()).is_none();
         let refused = match self.ends.get(game.place()) {
@@ -396,13 +404,13 @@ impl Station {
             let is_taken = reason == GoodbyeReason::NameTaken;
             let why = if is_taken { Drop::NameTaken } else { Drop::Unauthorised };
             hands.around.counts.drop(why, 1);
-            return relay.turn_away(game, reason, |action| hands.act(action, &mut wish));
+            return relay.turn_away(game, reason, &mut |action| hands.act(action, wish));
         }
-        relay.handle_bundle(game, bundle, |action| hands.act(action, &mut wish));
+        relay.handle_bundle(game, bundle, &mut |action| hands.act(action, wish));
         let crowded = hands.around.crowded.take();
         if let Some(until_ns) = drains_until_ns.filter(|_| is_new) {
             let left_ms = left_ms(until_ns, hands.around.now_ns);
-            relay.tell_draining(game, left_ms, |action| hands.act(action, &mut wish));
+            relay.tell_draining(game, left_ms, &mut |action| hands.act(action, wish));
         }
         if let Some(worker) = crowded {
             self.wait_for(game, worker, around.epoll);
@@ -446,7 +454,7 @@ impl Station {
         game: Game,
         record: &[u8],
         around: &mut Around<'_>,
-        wish: impl FnMut(Wish<'_>),
+        wish: Wishes<'_>,
     ) {
         self.take_bundle(game, record, around, wish);
     }
@@ -457,43 +465,25 @@ impl Station {
         link: u16,
         frame: Frame<'_>,
         around: &mut Around<'_>,
-        mut wish: impl FnMut(Wish<'_>),
+        wish: Wishes<'_>,
     ) -> Result<(), crate::protocol::relay::Broken> {
         self.note_now(around.now_ns);
-        let Self { at, relay, ends, written, served, .. } = self;
-        let mut hands = Hands { at: *at, ends, written, served, around };
-        relay.handle_record(link, frame, |action| hands.act(action, &mut wish))
+        self.relayed(around, wish, |relay, act| relay.handle_record(link, frame, act))
     }
 
     /// The gateway has ended a link: another process may have waited for that.
-    pub(crate) fn hear_end(
-        &mut self,
-        link: u16,
-        around: &mut Around<'_>,
-        mut wish: impl FnMut(Wish<'_>),
-    ) {
-        let Self { at, relay, ends, written, served, .. } = self;
-        let mut hands = Hands { at: *at, ends, written, served, around };
-        relay.handle_end(link, |action| hands.act(action, &mut wish));
+    pub(crate) fn hear_end(&mut self, link: u16, around: &mut Around<'_>, wish: Wishes<'_>) {
+        self.relayed(around, wish, |relay, act| relay.handle_end(link, act));
     }
 
     /// The lane is up.
-    pub(crate) fn rise(
-        &mut self,
-        lane: u8,
-        around: &mut Around<'_>,
-        mut wish: impl FnMut(Wish<'_>),
-    ) {
-        let Self { at, relay, ends, written, served, .. } = self;
-        let mut hands = Hands { at: *at, ends, written, served, around };
-        relay.handle_lane(lane, |action| hands.act(action, &mut wish));
+    pub(crate) fn rise(&mut self, lane: u8, around: &mut Around<'_>, wish: Wishes<'_>) {
+        self.relayed(around, wish, |relay, act| relay.handle_lane(lane, act));
     }
 
     /// The lane is down, or the agent ends: everybody is hung up on who has players there.
     pub(crate) fn fall(&mut self, around: &mut Around<'_>) {
-        let Self { at, relay, ends, written, served, .. } = self;
-        let mut hands = Hands { at: *at, ends, written, served, around };
-        relay.handle_lane_lost(|action| hands.act(action, &mut |_| ()));
+        self.relayed(around, &mut |_| (), Relay::handle_lane_lost);
     }
 
     /// Hangs up on everybody, with a word. They connect again, if there is anybody then.
@@ -501,13 +491,10 @@ impl Station {
         &mut self,
         why: GoodbyeReason,
         around: &mut Around<'_>,
-        mut wish: impl FnMut(Wish<'_>),
+        wish: Wishes<'_>,
     ) {
-        let places = self.ends.len();
-        let Self { at, relay, ends, written, served, .. } = self;
-        let mut hands = Hands { at: *at, ends, written, served, around };
-        for place in 0..places {
-            relay.turn_away(Game::at(place), why, |action| hands.act(action, &mut wish));
+        for place in 0..self.ends.len() {
+            self.send_away(Game::at(place), why, around, wish);
         }
     }
 
@@ -517,40 +504,29 @@ impl Station {
         game: Game,
         why: GoodbyeReason,
         around: &mut Around<'_>,
-        mut wish: impl FnMut(Wish<'_>),
+        wish: Wishes<'_>,
     ) {
-        let Self { at, relay, ends, written, served, .. } = self;
-        let mut hands = Hands { at: *at, ends, written, served, around };
-        relay.turn_away(game, why, |action| hands.act(action, &mut wish));
+        self.relayed(around, wish, |relay, act| relay.turn_away(game, why, act));
     }
 
     /// Tells all game processes that the agent will end, and the gateway that nobody new is to be
     /// sent to them.
-    pub(crate) fn drain(
-        &mut self,
-        until_ns: u64,
-        around: &mut Around<'_>,
-        mut wish: impl FnMut(Wish<'_>),
-    ) {
+    pub(crate) fn drain(&mut self, until_ns: u64, around: &mut Around<'_>, wish: Wishes<'_>) {
         self.drains_until_ns = Some(until_ns);
         let left_ms = left_ms(until_ns, around.now_ns);
-        let Self { at, relay, ends, written, served, .. } = self;
-        let mut hands = Hands { at: *at, ends, written, served, around };
-        relay.drain(left_ms, |action| hands.act(action, &mut wish));
+        self.relayed(around, wish, |relay, act| relay.drain(left_ms, act));
     }
 
     /// The agent goes on, if that was said.
-    pub(crate) fn undrain(&mut self, around: &mut Around<'_>, mut wish: impl FnMut(Wish<'_>)) {
+    pub(crate) fn undrain(&mut self, around: &mut Around<'_>, wish: Wishes<'_>) {
         if self.drains_until_ns.take().is_none() {
             return;
         }
-        let Self { at, relay, ends, written, served, .. } = self;
-        let mut hands = Hands { at: *at, ends, written, served, around };
-        relay.undrain(|action| hands.act(action, &mut wish));
+        self.relayed(around, wish, |relay, act| relay.undrain(act));
     }
 
     /// What time brings: processes that say nothing, servers that have come or gone.
-    pub(crate) fn keep(&mut self, around: &mut Around<'_>, mut wish: impl FnMut(Wish<'_>)) {
+    pub(crate) fn keep(&mut self, around: &mut Around<'_>, wish: Wishes<'_>) {
         if self.accepts_again_ns.is_some_and(|again_ns| again_ns <= around.now_ns) {
             let added = around.epoll.add(self.listener.as_fd(), listener_token(self.at));
             self.accepts_again_ns = added.is_err().then_some(around.now_ns + ACCEPT_AGAIN_NS);
@@ -559,28 +535,23 @@ impl Station {
             let Some(End::Process(process)) = &self.ends[place] else { continue };
             if process.is_unresponsive {
                 around.counts.drop(Drop::Unresponsive, 1);
-                self.lose(Game::at(place), around, &mut wish);
+                self.lose(Game::at(place), around, wish);
             } else if process.since_ns + HELLO_NS <= around.now_ns
                 && self.relay.name_at(place).is_none()
             {
                 around.counts.drop(Drop::Nameless, 1);
-                self.send_away(Game::at(place), GoodbyeReason::HelloExpected, around, &mut wish);
+                self.send_away(Game::at(place), GoodbyeReason::HelloExpected, around, wish);
             }
         }
         let servers = around.servers.as_ref().map_or(0, |servers| servers.all().len());
         // More than the config has, where one that it had is still at a link of another station.
         self.served.resize(self.served.len().max(servers), Served::default());
         for server in 0..servers {
-            self.keep_server(server, around, &mut wish);
+            self.keep_server(server, around, wish);
         }
     }
 
-    fn keep_server(
-        &mut self,
-        server: usize,
-        around: &mut Around<'_>,
-        wish: &mut impl FnMut(Wish<'_>),
-    ) {
+    fn keep_server(&mut self, server: usize, around: &mut Around<'_>, wish: Wishes<'_>) {
         let Some(servers) = &mut around.servers else { return };
         let Served { game, retry_ns } = self.served[server];
         let Server { is_there, is_retired, .. } = servers.all()[server];
@@ -603,11 +574,11 @@ impl Station {
     }
 
     /// A link is gone.
-    fn lose(&mut self, game: Game, around: &mut Around<'_>, mut wish: impl FnMut(Wish<'_>)) {
-        let Self { at, relay, ends, written, served, .. } = self;
-        let mut hands = Hands { at: *at, ends, written, served, around };
-        relay.disconnect(game, |action| hands.act(action, &mut wish));
-        hands.act(Action::HangUp(game), &mut wish);
+    fn lose(&mut self, game: Game, around: &mut Around<'_>, wish: Wishes<'_>) {
+        self.relayed(around, wish, |relay, act| {
+            relay.disconnect(game, act);
+            act(Action::HangUp(game));
+        });
     }
 
     /// Sends what waits for processes.
@@ -666,7 +637,7 @@ struct Hands<'s, 'a> {
 
 impl Hands<'_, '_> {
     #[inline]
-    fn act(&mut self, action: Action<'_>, wish: &mut impl FnMut(Wish<'_>)) {
+    fn act(&mut self, action: Action<'_>, wish: Wishes<'_>) {
         match action {
             Action::Deliver(game, frame) => self.deliver(game, frame),
             Action::HangUp(game) => self.hang_up(game),

@@ -25,7 +25,7 @@ use crate::agent::counts::{Counts, Drop as Dropped};
 use crate::agent::crossings::{Crossings, Inbox};
 use crate::agent::options::{Allowed, Backend, Link};
 use crate::agent::servers::Servers;
-use crate::agent::station::{Around, HeardBundles, Owner, Station, Wish, owner};
+use crate::agent::station::{Around, HeardBundles, Owner, Station, Wish, Wishes, owner};
 use crate::protocol::arbitration::Arbitration;
 use crate::protocol::relay::{Action, Relay};
 
@@ -77,7 +77,7 @@ impl Rig {
     }
 
     /// What a station does, with what it has for the gateway noted.
-    fn with(&mut self, act: impl FnOnce(&mut Station, &mut Around<'_>, &mut dyn FnMut(Wish<'_>))) {
+    fn with(&mut self, act: impl FnOnce(&mut Station, &mut Around<'_>, Wishes<'_>)) {
         let Self { station, servers, backends, epoll, counts, clock, told, ahead_ns, .. } = self;
         let crossings = &self.crossings;
         let (servers, now_ns) = (servers.as_mut(), clock.now_ns() + *ahead_ns);
@@ -681,16 +681,16 @@ fn a_process_that_says_more_than_another_threads_gateway_takes_is_read_no_more_u
         written(|writer| writer.clustered(&clustered(second))),
         written(|writer| writer.opened(&opened)),
     ];
-    let pass = |act: Action<'_>| {
+    let mut pass = |act: Action<'_>| {
         if let Action::Pass(worker, passed) = act {
             rig.crossings.send(worker, &passed);
         }
     };
     let linked = other.connect().expect("there is room");
-    other.handle_bundle(linked, &hello, pass);
-    other.handle_lane(LANE, pass);
+    other.handle_bundle(linked, &hello, &mut pass);
+    other.handle_lane(LANE, &mut pass);
     for record in &said {
-        other.handle_record(256, only(record), pass).expect("as the format wants it");
+        other.handle_record(256, only(record), &mut pass).expect("as the format wants it");
     }
     let mut parcels: Vec<_> = inboxes[0].take_for_games().into();
     parcels.extend(inboxes[0].take_for_gateway(usize::MAX));

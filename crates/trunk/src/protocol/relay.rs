@@ -60,6 +60,9 @@ pub enum Action<'a> {
     NotHeld(SessionId),
 }
 
+/// Does that: one function for all callers, because what a relay decides is a lot of code.
+pub type Act<'a> = &'a mut dyn FnMut(Action<'_>);
+
 /// Payloads and records that went no further, by name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
@@ -192,9 +195,9 @@ impl Relay {
 
     /// Tells the gateway of each link whether nobody new is to be sent there, where it may not
     /// know.
-    pub fn tell_intakes(&mut self, mut act: impl FnMut(Action<'_>)) {
+    pub fn tell_intakes(&mut self, act: Act<'_>) {
         for place in 0..self.places.len() {
-            self.tell_intake(Game(place as u8), &mut act);
+            self.tell_intake(Game(place as u8), act);
         }
     }
 
@@ -266,17 +269,17 @@ impl Relay {
 
     /// The agent will end: tells all who are welcome, and the gateway that nobody new is to be sent
     /// to them.
-    pub fn drain(&mut self, left_ms: u32, mut act: impl FnMut(Action<'_>)) {
+    pub fn drain(&mut self, left_ms: u32, act: Act<'_>) {
         self.is_draining = true;
         for place in 0..self.places.len() {
-            self.tell_draining(Game(place as u8), left_ms, &mut act);
+            self.tell_draining(Game(place as u8), left_ms, act);
         }
         self.tell_intakes(act);
     }
 
     /// The agent goes on: tells all who are welcome and know the word, and the gateway that players
     /// may be sent to them.
-    pub fn undrain(&mut self, mut act: impl FnMut(Action<'_>)) {
+    pub fn undrain(&mut self, act: Act<'_>) {
         self.is_draining = false;
         let frame = write(&mut self.scratch, undrained);
         let frame = frame.expect("it is short");
@@ -290,7 +293,7 @@ impl Relay {
     }
 
     /// Tells one who is welcome that the agent will end.
-    pub fn tell_draining(&mut self, game: Game, left_ms: u32, mut act: impl FnMut(Action<'_>)) {
+    pub fn tell_draining(&mut self, game: Game, left_ms: u32, act: Act<'_>) {
         if self.name_at(game.place()).is_some() {
             let frame = write(&mut self.scratch, |writer| writer.draining(left_ms));
             act(Action::Deliver(game, frame.expect("it is short")));
@@ -298,14 +301,9 @@ impl Relay {
     }
 
     /// Ends a link for a reason that only the caller knows, such as who its process is.
-    pub fn turn_away(
-        &mut self,
-        game: Game,
-        reason: GoodbyeReason,
-        mut act: impl FnMut(Action<'_>),
-    ) {
+    pub fn turn_away(&mut self, game: Game, reason: GoodbyeReason, act: Act<'_>) {
         if self.places[game.place()].taken.is_some() {
-            self.refuse(game, because(reason), &mut act);
+            self.refuse(game, because(reason), act);
         }
     }
 
@@ -326,37 +324,37 @@ impl Relay {
     }
 
     /// A game process has hung up.
-    pub fn disconnect(&mut self, game: Game, mut act: impl FnMut(Action<'_>)) {
-        if self.linger_on(game, &mut act) {
+    pub fn disconnect(&mut self, game: Game, act: Act<'_>) {
+        if self.linger_on(game, act) {
             return;
         }
-        self.end_ends(game, &mut act);
+        self.end_ends(game, act);
         let taken = self.places[usize::from(game.0)].taken.take();
         self.uncount(taken.as_ref());
-        self.leave_homes(game, &mut act);
+        self.leave_homes(game, act);
         if let Some(link) = taken.and_then(|taken| taken.link) {
             act(Action::End(link));
         }
-        self.introduce_all(&mut act);
+        self.introduce_all(act);
     }
 
     /// The lane is up; the gateway's number for it.
-    pub fn handle_lane(&mut self, lane: u8, mut act: impl FnMut(Action<'_>)) {
+    pub fn handle_lane(&mut self, lane: u8, act: Act<'_>) {
         self.lane = Some(lane);
-        self.introduce_all(&mut act);
+        self.introduce_all(act);
     }
 
     /// The lane is down, and with it every session, but for those that another gateway may go on
     /// with.
-    pub fn handle_lane_lost(&mut self, mut act: impl FnMut(Action<'_>)) {
+    pub fn handle_lane_lost(&mut self, act: Act<'_>) {
         self.lane = None;
         self.lose_held();
         for place in 0..self.places.len() {
-            self.end_refused(Game(place as u8), &mut act);
+            self.end_refused(Game(place as u8), act);
             let is_gone = self.places[place].taken.as_ref().is_some_and(|taken| taken.is_gone);
             if is_gone {
-                self.leave_homes(Game(place as u8), &mut act);
-            } else if self.keep_home(Game(place as u8), &mut act) {
+                self.leave_homes(Game(place as u8), act);
+            } else if self.keep_home(Game(place as u8), act) {
                 continue;
             }
             if let Some(taken) = self.places[place].taken.take_if(|taken| taken.link.is_some()) {
@@ -367,18 +365,18 @@ impl Relay {
     }
 
     /// A bundle from a game process.
-    pub fn handle_bundle(&mut self, game: Game, bundle: &[u8], mut act: impl FnMut(Action<'_>)) {
+    pub fn handle_bundle(&mut self, game: Game, bundle: &[u8], act: Act<'_>) {
         for record in ToGateway::read(bundle) {
             if self.places[usize::from(game.0)].taken.is_none() {
                 // It was hung up on; the rest is not looked at.
                 return;
             }
             match record {
-                Ok(record) => self.handle_from_game(game, record, &mut act),
+                Ok(record) => self.handle_from_game(game, record, act),
                 Err(error) => {
                     let goodbye =
                         Goodbye { reason: GoodbyeReason::RecordInvalid, error: Some(error) };
-                    return self.refuse(game, goodbye, &mut act);
+                    return self.refuse(game, goodbye, act);
                 }
             }
         }
@@ -389,7 +387,7 @@ impl Relay {
         &mut self,
         link: u16,
         frame: Frame<'_>,
-        mut act: impl FnMut(Action<'_>),
+        act: Act<'_>,
     ) -> Result<(), Broken> {
         let record = ToGame::decode(frame).map_err(|_| Broken)?;
         let Some(game) = self.game_of(link) else {
@@ -399,10 +397,10 @@ impl Relay {
         match record {
             ToGame::Welcome(welcome) => self.handle_welcome(game, welcome),
             ToGame::Goodbye(goodbye) => {
-                self.refuse(game, goodbye, &mut act);
+                self.refuse(game, goodbye, act);
                 Ok(())
             }
-            ToGame::Unknown(_) if self.handle_for_arbiter((game, link), frame, &mut act)? => Ok(()),
+            ToGame::Unknown(_) if self.handle_for_arbiter((game, link), frame, act)? => Ok(()),
             ToGame::Pong { .. }
             | ToGame::Draining { .. }
             | ToGame::Undrained
@@ -415,19 +413,19 @@ impl Relay {
                 self.handle_players(game, count, grace_ms);
                 Ok(())
             }
-            record if self.handle_of_cluster(link, (&record, frame), &mut act)? => Ok(()),
-            record => self.deliver((game, link), &record, &mut act),
+            record if self.handle_of_cluster(link, (&record, frame), act)? => Ok(()),
+            record => self.deliver((game, link), &record, act),
         }
     }
 
     /// The gateway has ended a link.
-    pub fn handle_end(&mut self, link: u16, mut act: impl FnMut(Action<'_>)) {
+    pub fn handle_end(&mut self, link: u16, act: Act<'_>) {
         if let Some(game) = self.game_of(link) {
             let taken = self.places[usize::from(game.0)].taken.take();
             self.uncount(taken.as_ref());
-            self.leave_homes(game, &mut act);
+            self.leave_homes(game, act);
             act(Action::HangUp(game));
-            self.introduce_all(&mut act);
+            self.introduce_all(act);
         }
     }
 
@@ -440,7 +438,7 @@ impl Relay {
     }
 
     /// Lets those in who have waited for the lane, or for the end of another's link.
-    fn introduce_all(&mut self, act: &mut impl FnMut(Action<'_>)) {
+    fn introduce_all(&mut self, act: Act<'_>) {
         for place in 0..self.places.len() {
             self.introduce(Game(place as u8), act);
         }
@@ -454,7 +452,7 @@ impl Relay {
 
     /// Lets a game process in whose hello has come, if the lane is up and no other one is in its
     /// place.
-    fn introduce(&mut self, game: Game, act: &mut impl FnMut(Action<'_>)) {
+    fn introduce(&mut self, game: Game, act: Act<'_>) {
         let taken = self.places[game.place()].taken.as_ref();
         let waits = taken.is_some_and(|it| it.hello.is_some() && it.link.is_none());
         if !waits || self.lane.is_none() || self.is_preceded(game) {
@@ -478,7 +476,7 @@ impl Relay {
     }
 
     /// Tells the gateway whether nobody new is to be sent to a link, unless it knows.
-    fn tell_intake(&mut self, game: Game, act: &mut impl FnMut(Action<'_>)) {
+    fn tell_intake(&mut self, game: Game, act: Act<'_>) {
         let Self { places, names, is_draining, scratch, .. } = self;
         let Some(taken) = &mut places[game.place()].taken else { return };
         let Taken { hello: Some(said), link: Some(link), has_closed, told_open, .. } = taken else {
@@ -491,12 +489,7 @@ impl Relay {
         }
     }
 
-    fn handle_from_game(
-        &mut self,
-        game: Game,
-        record: ToGateway<'_>,
-        act: &mut impl FnMut(Action<'_>),
-    ) {
+    fn handle_from_game(&mut self, game: Game, record: ToGateway<'_>, act: Act<'_>) {
         let taken = self.places[usize::from(game.0)].taken.as_ref();
         let is_welcome = taken.is_some_and(|taken| taken.hello.is_some());
         let link = taken.and_then(|taken| taken.link);
@@ -528,7 +521,7 @@ impl Relay {
         }
     }
 
-    fn handle_hello(&mut self, game: Game, hello: &Hello<'_>, act: &mut impl FnMut(Action<'_>)) {
+    fn handle_hello(&mut self, game: Game, hello: &Hello<'_>, act: Act<'_>) {
         let Some(version) = hello.common_version() else {
             return self.refuse(game, because(GoodbyeReason::VersionUnsupported), act);
         };
@@ -553,7 +546,7 @@ impl Relay {
         (game, link): (Game, u16),
         lane: u8,
         record: ToGateway<'_>,
-        act: &mut impl FnMut(Action<'_>),
+        act: Act<'_>,
     ) {
         if let ToGateway::Answer { session, offer, answer } = record {
             self.note_answer(game, session, offer, answer);
@@ -635,7 +628,7 @@ impl Relay {
         &mut self,
         (game, link): (Game, u16),
         record: &ToGame<'_>,
-        act: &mut impl FnMut(Action<'_>),
+        act: Act<'_>,
     ) -> Result<(), Broken> {
         let Self { worker, lane, scratch, places, rolls, .. } = self;
         let rolls = rolls.as_ref();
@@ -788,7 +781,7 @@ impl Relay {
     }
 
     /// Ends a link with a reason.
-    fn refuse(&mut self, game: Game, goodbye: Goodbye, act: &mut impl FnMut(Action<'_>)) {
+    fn refuse(&mut self, game: Game, goodbye: Goodbye, act: Act<'_>) {
         let frame = write(&mut self.scratch, |writer| writer.goodbye(goodbye));
         act(Action::Deliver(game, frame.expect("a goodbye is short")));
         self.end_ends(game, act);

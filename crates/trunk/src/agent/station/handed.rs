@@ -10,7 +10,7 @@ use ringgate_io::socket;
 use ringgate_link::bundle::GoodbyeReason;
 use socket2::Type;
 
-use super::{Around, End, Hands, Process, Served, Station, Wish, link_token, listener_token};
+use super::{Around, End, Process, Served, Station, Wishes, link_token, listener_token};
 use crate::agent::options::{Backend, Link};
 use ringgate_os::notify::Epoll;
 
@@ -149,16 +149,14 @@ impl Station {
     }
 
     /// Makes up for what was passed to it while it was given away, and is lost.
-    pub(crate) fn catch_up(&mut self, around: &mut Around<'_>, mut wish: impl FnMut(Wish<'_>)) {
-        let Self { at, relay, ends, written, served, .. } = self;
-        let mut hands = Hands { at: *at, ends, written, served, around };
-        relay.catch_up(|action| hands.act(action, &mut wish));
+    pub(crate) fn catch_up(&mut self, around: &mut Around<'_>, wish: Wishes<'_>) {
+        self.relayed(around, wish, |relay, act| relay.catch_up(act));
     }
 
     /// Sends those away who may not be here by this config, and tells the gateway of the others
     /// whether nobody new is to be sent to them, where it may not know. Those whose backend is not
     /// in it stay with their players.
-    pub(crate) fn recheck(&mut self, around: &mut Around<'_>, mut wish: impl FnMut(Wish<'_>)) {
+    pub(crate) fn recheck(&mut self, around: &mut Around<'_>, wish: Wishes<'_>) {
         for place in 0..GAMES_MAX {
             let name = self.relay.name_at(place).filter(|_| !self.relay.is_gone(place));
             let Some(name) = name else { continue };
@@ -173,11 +171,9 @@ impl Station {
                 | (Some(Link::Udp(_)) | None, Some(Some(End::Server(_)))) => continue,
                 _ => GoodbyeReason::NameUnknown,
             };
-            self.send_away(Game::at(place), why, around, &mut wish);
+            self.send_away(Game::at(place), why, around, wish);
         }
-        let Self { at, relay, ends, written, served, .. } = self;
-        let mut hands = Hands { at: *at, ends, written, served, around };
-        relay.tell_intakes(|action| hands.act(action, &mut wish));
+        self.relayed(around, wish, |relay, act| relay.tell_intakes(act));
     }
 
     /// This process moves, and not the other one: the socket's file goes when this station ends.

@@ -14,7 +14,7 @@ use ringgate_link::bundle::{
 };
 
 use super::clusters::{Held, Homed, OfClusters, Passed, RefusedPackets};
-use super::{Action, Broken, Game, Relay, Taken, renumbered, write};
+use super::{Act, Action, Broken, Game, Relay, Taken, renumbered, write};
 use crate::protocol::arbitration::{Arbitration, Fenced, Home, Opening, Reported, Seat, tenure};
 
 impl Relay {
@@ -75,7 +75,7 @@ impl Relay {
     }
 
     /// Says behind a hello that sessions may be of a cluster, whatever their players speak.
-    pub(super) fn tell_arbitrates(&mut self, link: u16, act: &mut impl FnMut(Action<'_>)) {
+    pub(super) fn tell_arbitrates(&mut self, link: u16, act: Act<'_>) {
         if self.clusters.arbitration.is_some() {
             for said in SAID {
                 let frame = write(&mut self.scratch, said);
@@ -89,7 +89,7 @@ impl Relay {
         &mut self,
         (game, link): (Game, u16),
         frame: Frame<'_>,
-        act: &mut impl FnMut(Action<'_>),
+        act: Act<'_>,
     ) -> Result<bool, Broken> {
         let (Some(record), Some(arbitration)) =
             (ToArbiter::decode(frame), self.clusters.arbitration.clone())
@@ -143,7 +143,7 @@ impl Relay {
     }
 
     /// The gateway has been told that it does not have a session, and says no end of it.
-    pub(super) fn end_payloads(&self, session: SessionId, act: &mut dyn FnMut(Action<'_>)) {
+    pub(super) fn end_payloads(&self, session: SessionId, act: Act<'_>) {
         if let Some(there) = self.lane.and_then(|lane| renumbered(session, lane.into())) {
             act(Action::NotHeld(there));
         }
@@ -154,7 +154,7 @@ impl Relay {
         (game, link): (Game, u16),
         it: &Clustered,
         arbitration: &Arbitration,
-        act: &mut impl FnMut(Action<'_>),
+        act: Act<'_>,
     ) {
         let (worker, turn, session) = (self.worker, self.places[game.place()].turn, it.session);
         let home = Home { worker, game, turn, session };
@@ -197,7 +197,7 @@ impl Relay {
         &mut self,
         (worker, link, session): (usize, u16, SessionId),
         waits: Vec<Vec<u8>>,
-        act: &mut dyn FnMut(Action<'_>),
+        act: Act<'_>,
     ) {
         for mut record in waits {
             if let Some(frame) = called(&mut record, session) {
@@ -219,7 +219,7 @@ impl Relay {
         (game, link): (Game, u16),
         it: &ClusterClaim,
         arbitration: &Arbitration,
-        act: &mut impl FnMut(Action<'_>),
+        act: Act<'_>,
     ) {
         let (report, fenced) = arbitration.claim(it, self.name(game), (self.worker, link));
         act(Action::Tell(link, report.frame()));
@@ -227,7 +227,7 @@ impl Relay {
     }
 
     /// Another gateway does not have a session any more, or the session has ended.
-    pub(super) fn tell_fenced(&mut self, told: Option<Fenced>, act: &mut dyn FnMut(Action<'_>)) {
+    pub(super) fn tell_fenced(&mut self, told: Option<Fenced>, act: Act<'_>) {
         let Some(Fenced { seat: Seat { worker, link, session }, report }) = told else { return };
         let passed = Passed::Fenced(link, session, report.frame());
         self.pass(worker, passed, &mut |action| act(action));
@@ -239,7 +239,7 @@ impl Relay {
         (game, link): (Game, u16),
         whose: (ClusterId, u32),
         arbitration: &Arbitration,
-        act: &mut impl FnMut(Action<'_>),
+        act: Act<'_>,
     ) {
         let (report, home, fenced) = arbitration.bury(whose, self.name(game));
         act(Action::Tell(link, report.frame()));
@@ -253,12 +253,7 @@ impl Relay {
     }
 
     /// A gateway has heard the player of a session.
-    fn tell_there(
-        &mut self,
-        session: SessionId,
-        arbitration: &Arbitration,
-        act: &mut impl FnMut(Action<'_>),
-    ) {
+    fn tell_there(&mut self, session: SessionId, arbitration: &Arbitration, act: Act<'_>) {
         let held = self.clusters.held.get(&session);
         let Some(home) = held.and_then(|it| arbitration.home(it.id, it.tenure)) else { return };
         let mut memory = [0; 16];
@@ -272,7 +267,7 @@ impl Relay {
         (link, session): (u16, SessionId),
         (number, bytes): (Option<u64>, &[u8]),
         arbitration: &Arbitration,
-        act: &mut impl FnMut(Action<'_>),
+        act: Act<'_>,
     ) {
         let refused = &mut self.clusters.refused;
         let Some(Held { id, tenure }) = self.clusters.held.get(&session).copied() else {
@@ -310,7 +305,7 @@ impl Relay {
         &mut self,
         link: u16,
         (record, frame): (&ToGame<'_>, Frame<'_>),
-        act: &mut impl FnMut(Action<'_>),
+        act: Act<'_>,
     ) -> Result<bool, Broken> {
         if self.clusters.is_empty() {
             return Ok(false);
@@ -379,12 +374,7 @@ impl Relay {
     }
 
     /// What goes to a local worker, which may be this one.
-    pub(super) fn pass(
-        &mut self,
-        worker: usize,
-        passed: Passed<'_>,
-        act: &mut impl FnMut(Action<'_>),
-    ) {
+    pub(super) fn pass(&mut self, worker: usize, passed: Passed<'_>, act: Act<'_>) {
         if worker == self.worker {
             self.handle_passed(&passed, act);
         } else {
@@ -393,26 +383,26 @@ impl Relay {
     }
 
     /// What another local worker has passed here.
-    pub fn handle_passed(&mut self, passed: &Passed<'_>, mut act: impl FnMut(Action<'_>)) {
+    pub fn handle_passed(&mut self, passed: &Passed<'_>, act: Act<'_>) {
         match *passed {
-            Passed::ForGame(game, turn, frame) => self.tell_home(game, turn, frame, &mut act),
+            Passed::ForGame(game, turn, frame) => self.tell_home(game, turn, frame, act),
             Passed::FromGame(link, frame) => {
                 let Some(game) = self.game_of(link) else {
                     self.dropped.link_gone += 1;
                     return;
                 };
                 if let Ok(record) = ToGateway::decode(frame) {
-                    self.handle_from_game(game, record, &mut act);
+                    self.handle_from_game(game, record, act);
                 }
             }
             Passed::HomeLost(link) => {
                 if let Some(game) = self.game_of(link) {
-                    self.disconnect(game, &mut act);
+                    self.disconnect(game, act);
                     act(Action::HangUp(game));
                 }
             }
             Passed::Fenced(link, session, frame) => {
-                session.inspect(|session| self.leave_held(*session, &mut act));
+                session.inspect(|session| self.leave_held(*session, act));
                 if self.game_of(link).is_some() {
                     act(Action::Tell(link, frame));
                 }
@@ -423,20 +413,20 @@ impl Relay {
     /// It was another process's, and what was passed to it at the end is lost. Sessions are over
     /// that have ended, and links end by which gateways have sessions that no game process knows:
     /// those are announced again.
-    pub fn catch_up(&mut self, mut act: impl FnMut(Action<'_>)) {
+    pub fn catch_up(&mut self, act: Act<'_>) {
         let Some(arbitration) = self.clusters.arbitration.clone() else { return };
         let homes = self.clusters.homes.keys().copied();
         for session in homes.filter(|session| self.is_forgotten(*session)).collect::<Vec<_>>() {
-            self.close_home(session, LOST, &mut act);
+            self.close_home(session, LOST, act);
         }
         for link in arbitration.links_without_home(self.worker) {
-            self.handle_passed(&Passed::HomeLost(link), &mut act);
+            self.handle_passed(&Passed::HomeLost(link), act);
         }
     }
 
     /// The gateway does not have a session any more. What it has sent before it hears of that is
     /// still taken where it has given the session away.
-    fn leave_held(&mut self, session: SessionId, act: &mut dyn FnMut(Action<'_>)) {
+    fn leave_held(&mut self, session: SessionId, act: Act<'_>) {
         let OfClusters { arbitration, held, left, .. } = &mut self.clusters;
         let Some(Held { id, tenure }) = held.get(&session) else { return };
         let over = if arbitration.as_ref().is_some_and(|it| it.hears(*id, *tenure)) {
@@ -452,13 +442,7 @@ impl Relay {
     }
 
     /// A gateway says something about a session to a game process here.
-    fn tell_home(
-        &mut self,
-        game: Game,
-        turn: u8,
-        frame: Frame<'_>,
-        act: &mut impl FnMut(Action<'_>),
-    ) {
+    fn tell_home(&mut self, game: Game, turn: u8, frame: Frame<'_>, act: Act<'_>) {
         let Some(place) = self.places.get_mut(game.place()).filter(|it| it.turn == turn) else {
             self.dropped.link_gone += 1;
             return;
@@ -503,7 +487,7 @@ impl Relay {
     }
 
     /// Hangs up on a game process that is kept for sessions of a cluster, once it has none.
-    fn let_go(&mut self, game: Game, act: &mut impl FnMut(Action<'_>)) {
+    fn let_go(&mut self, game: Game, act: Act<'_>) {
         let taken = self.places[game.place()].taken.as_ref();
         if taken.is_some_and(|taken| taken.is_gone) && !self.has_ends_of(game) {
             return self.disconnect(game, &mut *act);
@@ -519,7 +503,7 @@ impl Relay {
     }
 
     /// The link of a game process is gone, and with it what that knew.
-    pub(super) fn leave_homes(&mut self, game: Game, act: &mut impl FnMut(Action<'_>)) {
+    pub(super) fn leave_homes(&mut self, game: Game, act: Act<'_>) {
         self.forget_ends(game);
         self.clusters.waiting.retain(|_, it| it.game != game);
         let OfClusters { homes, arbitration: Some(arbitration), .. } = &mut self.clusters else {
@@ -540,7 +524,7 @@ impl Relay {
     }
 
     /// The lane is down: sessions for which there was no slot are over, and may be announced again.
-    pub(super) fn end_refused(&mut self, game: Game, act: &mut impl FnMut(Action<'_>)) {
+    pub(super) fn end_refused(&mut self, game: Game, act: Act<'_>) {
         let Some(taken) = &self.places[game.place()].taken else { return };
         for session in taken.refused.iter().copied().collect::<Vec<_>>() {
             self.end_from_home(session, CloseReason::Refused, act);
@@ -552,7 +536,7 @@ impl Relay {
 
     /// The lane is down. Game processes that know sessions of a cluster keep their links, and hear
     /// that the others are over. Returns whether this one is kept.
-    pub(super) fn keep_home(&mut self, game: Game, act: &mut impl FnMut(Action<'_>)) -> bool {
+    pub(super) fn keep_home(&mut self, game: Game, act: Act<'_>) -> bool {
         let Self { clusters, places, rolls, scratch, .. } = self;
         let is_home =
             |session: &SessionId| clusters.homes.get(session).is_some_and(|home| home.game == game);
@@ -595,7 +579,7 @@ impl Relay {
         &mut self,
         game: Game,
         record: &ToGateway<'_>,
-        act: &mut impl FnMut(Action<'_>),
+        act: Act<'_>,
     ) -> bool {
         if self.clusters.homes.is_empty() {
             return false;
@@ -638,11 +622,7 @@ impl Relay {
     }
 
     /// Where the gateway of a session is that a game process here has named.
-    pub(super) fn gateway_of(
-        &mut self,
-        session: SessionId,
-        act: &mut impl FnMut(Action<'_>),
-    ) -> Whereto {
+    pub(super) fn gateway_of(&mut self, session: SessionId, act: Act<'_>) -> Whereto {
         let OfClusters { homes, arbitration, .. } = &self.clusters;
         let (Some(Homed { id, .. }), Some(arbitration)) = (homes.get(&session), arbitration) else {
             return Whereto::Here;
@@ -667,7 +647,7 @@ impl Relay {
         game: Game,
         sessions: &Sessions<'_>,
         bytes: &[u8],
-        act: &mut impl FnMut(Action<'_>),
+        act: Act<'_>,
     ) -> bool {
         let (mut own, mut is_split) = (Vec::with_capacity(MULTICAST_SESSIONS_MAX), false);
         for session in sessions.iter() {
@@ -695,12 +675,7 @@ impl Relay {
     }
 
     /// The game process ends a session that no gateway has announced now.
-    pub(super) fn end_from_home(
-        &mut self,
-        session: SessionId,
-        reason: CloseReason,
-        act: &mut impl FnMut(Action<'_>),
-    ) {
+    pub(super) fn end_from_home(&mut self, session: SessionId, reason: CloseReason, act: Act<'_>) {
         let Some(Homed { id, .. }) = self.clusters.homes.get(&session).copied() else { return };
         let told = self.clusters.arbitration.as_ref().and_then(|it| it.end(id));
         self.tell_fenced(told, act);
@@ -716,12 +691,7 @@ impl Relay {
     }
 
     /// A session is over that a game process here knows.
-    pub(super) fn close_home(
-        &mut self,
-        session: SessionId,
-        reason: CloseReason,
-        act: &mut impl FnMut(Action<'_>),
-    ) {
+    pub(super) fn close_home(&mut self, session: SessionId, reason: CloseReason, act: Act<'_>) {
         let Some(Homed { game, .. }) = self.clusters.homes.get(&session).copied() else { return };
         let turn = self.places[game.place()].turn;
         let mut memory = [0; 32];

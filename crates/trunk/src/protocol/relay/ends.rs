@@ -21,7 +21,7 @@ use ringgate_link::bundle::{
 use super::clustered::{LOST, Whereto};
 use super::clusters::{Homed, Passed};
 use super::delivered::{Delivered, DeliveredCounts, Ends};
-use super::{Action, Game, Relay, renumbered, write};
+use super::{Act, Action, Game, Relay, renumbered, write};
 
 impl Delivered {
     /// Takes packets that have waited long enough for others before them, if the game process has
@@ -31,7 +31,7 @@ impl Delivered {
         session: SessionId,
         (now_ns, has_room): (u64, bool),
         (counts, record): (&mut DeliveredCounts, &mut [u8]),
-        act: &mut impl FnMut(Action<'_>),
+        act: Act<'_>,
     ) {
         if !self.end.has_held(now_ns) {
             return;
@@ -52,7 +52,7 @@ impl Delivered {
         &mut self,
         session: SessionId,
         (counts, record): (&mut DeliveredCounts, &mut [u8]),
-        act: &mut impl FnMut(Action<'_>),
+        act: Act<'_>,
     ) {
         let counted = self.end.counts();
         counts.traffic.note(&std::mem::replace(&mut self.counted, counted), &counted);
@@ -123,10 +123,10 @@ impl Relay {
 
     /// Sends what is due to one player, tells the game process what it wants to know, and ends what
     /// is over. Which process that is, if there was one: its link may have no room any more.
-    pub fn look_after_next(&mut self, mut act: impl FnMut(Action<'_>)) -> Option<Game> {
+    pub fn look_after_next(&mut self, act: Act<'_>) -> Option<Game> {
         while let Some(session) = self.ends.touched.pop() {
             if let Some(game) = self.ends.all.get(&session).map(|it| it.game) {
-                self.look_after(session, &mut act);
+                self.look_after(session, act);
                 return Some(game);
             }
         }
@@ -173,7 +173,7 @@ impl Relay {
 
     /// A game process has gone that has closed players after delivery. Its link stays until what
     /// was sent to those has arrived, if nobody is there who could wait for another process.
-    pub(super) fn linger_on(&mut self, game: Game, act: &mut impl FnMut(Action<'_>)) -> bool {
+    pub(super) fn linger_on(&mut self, game: Game, act: Act<'_>) -> bool {
         let taken = self.places[game.place()].taken.as_ref();
         let Some(taken) = taken.filter(|taken| !taken.is_gone) else { return false };
         let all = &self.ends.all;
@@ -216,13 +216,13 @@ impl Relay {
 
     /// A game process goes, and what it had taken is not known: sessions end whose messages it was
     /// handed.
-    pub(super) fn end_ends(&mut self, game: Game, act: &mut dyn FnMut(Action<'_>)) {
+    pub(super) fn end_ends(&mut self, game: Game, act: Act<'_>) {
         let of_it = self.ends.all.iter().filter(|(_, it)| it.game == game);
         self.end_lost(of_it.map(|(session, _)| *session).collect(), act);
     }
 
     /// The gateways hear that these sessions have ended.
-    fn end_lost(&mut self, sessions: Vec<SessionId>, act: &mut dyn FnMut(Action<'_>)) {
+    fn end_lost(&mut self, sessions: Vec<SessionId>, act: Act<'_>) {
         for session in sessions {
             self.ends.take(session);
             let Some(Homed { id, game }) = self.clusters.homes.remove(&session) else { continue };
@@ -236,12 +236,7 @@ impl Relay {
     }
 
     /// A player's payload, if it is a packet of the delivery layer.
-    pub(super) fn take_packet(
-        &mut self,
-        session: SessionId,
-        packet: &[u8],
-        act: &mut impl FnMut(Action<'_>),
-    ) -> bool {
+    pub(super) fn take_packet(&mut self, session: SessionId, packet: &[u8], act: Act<'_>) -> bool {
         let Ends { all, now_ns, full, record, counts, .. } = &mut self.ends;
         let Some(it) = all.get_mut(&session) else { return false };
         it.is_there = true;
@@ -266,7 +261,7 @@ impl Relay {
         &mut self,
         game: Game,
         record: &ToGateway<'_>,
-        act: &mut impl FnMut(Action<'_>),
+        act: Act<'_>,
     ) -> bool {
         if let ToGateway::Message(part) = record {
             return self.take_part(game, part, act);
@@ -310,12 +305,7 @@ impl Relay {
     }
 
     /// A message for a player, or a part of one.
-    fn take_part(
-        &mut self,
-        game: Game,
-        part: &MessagePart<'_>,
-        act: &mut impl FnMut(Action<'_>),
-    ) -> bool {
+    fn take_part(&mut self, game: Game, part: &MessagePart<'_>, act: Act<'_>) -> bool {
         let taken = self.places.get_mut(game.place()).and_then(|place| place.taken.as_mut());
         let Some(taken) = taken else { return false };
         let assembly = &mut taken.assembly;
@@ -349,7 +339,7 @@ impl Relay {
     }
 
     /// A whole message for a player.
-    fn send_message(&mut self, whole: &MessagePart<'_>, act: &mut impl FnMut(Action<'_>)) {
+    fn send_message(&mut self, whole: &MessagePart<'_>, act: Act<'_>) {
         let Ends { all, counts, .. } = &mut self.ends;
         let Some(it) = all.get_mut(&whole.session).filter(|it| it.over.is_none()) else {
             counts.unknown += 1;
@@ -369,7 +359,7 @@ impl Relay {
         }
     }
 
-    fn look_after(&mut self, session: SessionId, act: &mut impl FnMut(Action<'_>)) {
+    fn look_after(&mut self, session: SessionId, act: Act<'_>) {
         let Ends { all, now_ns, full, record, counts, .. } = &mut self.ends;
         let (now_ns, Some(it)) = (*now_ns, all.get_mut(&session)) else { return };
         it.is_touched = false;
@@ -419,7 +409,7 @@ impl Relay {
     }
 
     /// Sends what is due to the gateway that has the session.
-    fn transmit(&mut self, session: SessionId, to: &Whereto, act: &mut dyn FnMut(Action<'_>)) {
+    fn transmit(&mut self, session: SessionId, to: &Whereto, act: Act<'_>) {
         let mut record = std::mem::take(&mut self.ends.record);
         loop {
             let Ends { all, packet, now_ns, .. } = &mut self.ends;
@@ -453,12 +443,7 @@ impl Relay {
     }
 
     /// Ends a session: its gateway is asked to, until that says that it is over.
-    fn give_up(
-        &mut self,
-        session: SessionId,
-        reason: CloseReason,
-        act: &mut dyn FnMut(Action<'_>),
-    ) {
+    fn give_up(&mut self, session: SessionId, reason: CloseReason, act: Act<'_>) {
         let now_ns = self.ends.now_ns;
         let Some(it) = self.ends.all.get_mut(&session) else { return };
         it.over = Some((reason, now_ns));
@@ -485,11 +470,7 @@ impl Relay {
 
     /// A session is over: what has not arrived did not, as far as is known. Returns why it has
     /// ended, if that was decided here.
-    pub(super) fn finish_end(
-        &mut self,
-        session: SessionId,
-        act: &mut impl FnMut(Action<'_>),
-    ) -> Option<CloseReason> {
+    pub(super) fn finish_end(&mut self, session: SessionId, act: Act<'_>) -> Option<CloseReason> {
         let mut it = self.ends.take(session)?;
         let taken = self.places.get(it.game.place()).and_then(|place| place.taken.as_ref());
         let said = taken.and_then(|taken| taken.hello.as_ref());
@@ -514,7 +495,7 @@ fn hand(
     memory: &mut [u8],
     (game, session): (Game, SessionId),
     (channel, message): (Channel, &[u8]),
-    act: &mut impl FnMut(Action<'_>),
+    act: Act<'_>,
 ) {
     let channel = match channel {
         Channel::Reliable(number) => bundle::Channel::Reliable(number),

@@ -7,7 +7,7 @@ use ringgate_link::bundle::{Plays, SessionId, ToGame};
 
 use super::clustered::{BURIED, is_last};
 use super::clusters::{OfClusters, Waiting};
-use super::{Action, Broken, Game, Relay, Taken, write};
+use super::{Act, Action, Broken, Game, Relay, Taken, write};
 use crate::protocol::arbitration::{Reported, tenure};
 
 impl Relay {
@@ -28,7 +28,7 @@ impl Relay {
         &mut self,
         link: u16,
         (session, record): (SessionId, &ToGame<'_>),
-        act: &mut impl FnMut(Action<'_>),
+        act: Act<'_>,
     ) -> bool {
         let OfClusters { waiting, arbitration: Some(arbitration), refused, .. } =
             &mut self.clusters
@@ -56,7 +56,7 @@ impl Relay {
         (game, link): (Game, u16),
         session: SessionId,
         report: &Reported,
-        act: &mut impl FnMut(Action<'_>),
+        act: Act<'_>,
     ) {
         act(Action::Tell(link, report.frame()));
         self.end_payloads(session, act);

@@ -60,7 +60,7 @@ fn from_game(
     write: impl Fn(&mut Writer<'_>) -> bool,
 ) -> Vec<String> {
     let mut acts = Vec::new();
-    relay.handle_bundle(game, &bundle(write), |act| acts.push(said(act)));
+    relay.handle_bundle(game, &bundle(write), &mut |act| acts.push(said(act)));
     acts
 }
 
@@ -71,7 +71,7 @@ fn from_gateway(
 ) -> (Result<(), Broken>, Vec<String>) {
     let mut acts = Vec::new();
     let bundle = bundle(write);
-    let taken = relay.handle_record(link, frame(&bundle), |act| acts.push(said(act)));
+    let taken = relay.handle_record(link, frame(&bundle), &mut |act| acts.push(said(act)));
     (taken, acts)
 }
 
@@ -83,7 +83,7 @@ fn hello(name: &'static str) -> impl Fn(&mut Writer<'_>) -> bool {
 fn let_in(relay: &mut Relay) -> (Game, u16) {
     let game = relay.connect().expect("there is room");
     from_game(relay, game, hello("arena-1"));
-    relay.handle_lane(LANE, |_| ());
+    relay.handle_lane(LANE, &mut |_| ());
     let link = relay.places[usize::from(game.0)].taken.as_ref().and_then(|taken| taken.link);
     (game, link.expect("it was introduced"))
 }
@@ -117,10 +117,10 @@ fn a_game_is_let_in_at_once_and_introduced_when_the_lane_is_up() {
         Welcome { version: VERSION_MAX, worker: HERE as u16, workers: 5, incarnation: 77 };
     assert_eq!(acts, [format!("0 hears {:?}", ToGame::Welcome(welcome))]);
     let mut acts = Vec::new();
-    relay.handle_lane(LANE, |act| acts.push(said(act)));
+    relay.handle_lane(LANE, &mut |act| acts.push(said(act)));
     let told = ToGateway::Hello(Hello::new(9, "arena-2"));
     assert_eq!(acts, [format!("told on 256: {told:?}")]);
-    relay.handle_lane(LANE, |_| panic!("it was introduced"));
+    relay.handle_lane(LANE, &mut |_| panic!("it was introduced"));
     let second = relay.connect().expect("there is room");
     let acts = from_game(&mut relay, second, hello("arena-1"));
     assert_eq!(acts.len(), 2, "welcome and introduction at once: {acts:?}");
@@ -139,7 +139,7 @@ fn a_link_is_let_in_once_the_gateway_says_so() {
     // Whoever is there stays when names change; nobody new comes by a name that is gone.
     let mut acts = Vec::new();
     relay.set_names(vec!["arena-2".to_owned()]);
-    relay.tell_intakes(|act| acts.push(said(act)));
+    relay.tell_intakes(&mut |act| acts.push(said(act)));
     assert_eq!(acts, [intake(link, false)]);
     assert_eq!(is_let_in(&relay), [true]);
     for (name, heard) in [("arena-1", "Goodbye"), ("arena-2", "Welcome")] {
@@ -158,7 +158,7 @@ fn a_gateway_is_told_once_that_nobody_new_is_to_come() {
     let mut relay = relay();
     let (game, link) = let_in(&mut relay);
     let silent = relay.connect().expect("there is room");
-    relay.tell_intakes(|act| panic!("a link begins open: {}", said(act)));
+    relay.tell_intakes(&mut |act| panic!("a link begins open: {}", said(act)));
     let own = |relay: &mut Relay, is_open| from_game(relay, game, |writer| writer.intake(is_open));
     assert_eq!(own(&mut relay, false), [intake(link, false)], "it is the process's word");
     assert_eq!(own(&mut relay, false), Vec::<String>::new());
@@ -166,7 +166,7 @@ fn a_gateway_is_told_once_that_nobody_new_is_to_come() {
 
     // Then it is the agent's, whatever the process says, and for those who come as well.
     let mut acts = Vec::new();
-    relay.drain(7, |act| acts.push(said(act)));
+    relay.drain(7, &mut |act| acts.push(said(act)));
     let draining = |game| format!("{game} hears {:?}", ToGame::Draining { left_ms: 7 });
     assert_eq!(acts, [draining(0), intake(link, false)]);
     for is_open in [false, true] {
@@ -175,16 +175,16 @@ fn a_gateway_is_told_once_that_nobody_new_is_to_come() {
     let acts = from_game(&mut relay, silent, hello("arena-2"));
     assert!(acts.len() == 3 && acts[2].ends_with("Intake { is_open: false }"), "{acts:?}");
     let mut acts = Vec::new();
-    relay.tell_draining(silent, 7, |act| acts.push(said(act)));
+    relay.tell_draining(silent, 7, &mut |act| acts.push(said(act)));
     assert_eq!(acts, [draining(1)]);
     let mut acts = Vec::new();
-    relay.undrain(|act| acts.push(said(act)));
+    relay.undrain(&mut |act| acts.push(said(act)));
     let heard = |game| format!("{game} hears {:?}", ToGame::Undrained);
     assert_eq!(acts[..3], [heard(0), heard(1), intake(link, true)]);
     assert!(acts.len() == 4 && acts[3].ends_with("Intake { is_open: true }"), "{acts:?}");
-    relay.handle_lane_lost(|_| ());
+    relay.handle_lane_lost(&mut |_| ());
     relay.connect().expect("there is room");
-    relay.tell_draining(game, 7, |act| panic!("it has not said hello: {}", said(act)));
+    relay.tell_draining(game, 7, &mut |act| panic!("it has not said hello: {}", said(act)));
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn what_a_process_says_of_itself_goes_along_and_is_told_again() {
         let mut heir = Relay::read(&mut Reader::new(&memory[..len], &maps), names).expect("sound");
         assert!(heir.welcome().eq([("arena-1", true, 0)]));
         let mut acts = Vec::new();
-        heir.tell_intakes(|act| acts.push(said(act)));
+        heir.tell_intakes(&mut |act| acts.push(said(act)));
         assert_eq!(acts, [intake(link, is_open)]);
     }
 }
@@ -442,16 +442,16 @@ fn whoever_waits_for_a_link_that_is_gone_is_counted_until_it_is_back() {
         link
     };
     assert_eq!(open(&mut relay, link).len(), 1);
-    relay.disconnect(game, |_| ());
+    relay.disconnect(game, &mut |_| ());
     assert_eq!(used(&rolls), Some(1), "its process has hung up");
     let link = back(&mut relay);
-    relay.handle_end(link, |_| ());
+    relay.handle_end(link, &mut |_| ());
     assert_eq!(used(&rolls), Some(1), "the gateway has ended the link");
     back(&mut relay);
-    relay.handle_lane_lost(|_| ());
+    relay.handle_lane_lost(&mut |_| ());
     assert_eq!(used(&rolls), Some(1), "the lane is down");
     back(&mut relay);
-    relay.turn_away(game, GoodbyeReason::Shutdown, |_| ());
+    relay.turn_away(game, GoodbyeReason::Shutdown, &mut |_| ());
     assert_eq!(used(&rolls), Some(1), "the agent has sent it away");
 
     // Another process goes on with those who are there.
@@ -524,7 +524,7 @@ fn a_lane_that_is_lost_takes_links_with_it_and_what_comes_meanwhile_is_counted()
     let mut relay = relay();
     let (game, link) = let_in(&mut relay);
     let mut acts = Vec::new();
-    relay.handle_lane_lost(|act| acts.push(said(act)));
+    relay.handle_lane_lost(&mut |act| acts.push(said(act)));
     assert_eq!(acts, ["0 hung up on"]);
     let again = relay.connect().expect("there is room");
     assert_eq!(again, game, "its place is free");
@@ -535,7 +535,7 @@ fn a_lane_that_is_lost_takes_links_with_it_and_what_comes_meanwhile_is_counted()
     });
     assert_eq!((acts.len(), relay.dropped().lane_down), (0, 3));
     let mut acts = Vec::new();
-    relay.handle_lane(LANE + 1, |act| acts.push(said(act)));
+    relay.handle_lane(LANE + 1, &mut |act| acts.push(said(act)));
     assert!(acts.len() == 1 && !acts[0].contains(&format!("told on {link}:")), "{acts:?}");
     let acts = from_gateway(&mut relay, link, |writer| writer.pong(1));
     assert_eq!((acts, relay.dropped().link_gone), ((Ok(()), vec![]), 1), "the number is another");
@@ -548,7 +548,7 @@ fn who_leaves_or_is_sent_away_is_gone_on_both_sides() {
     let mut relay = relay();
     let (game, link) = let_in(&mut relay);
     let mut acts = Vec::new();
-    relay.disconnect(game, |act| acts.push(said(act)));
+    relay.disconnect(game, &mut |act| acts.push(said(act)));
     assert_eq!(acts, [format!("{link} ended")]);
 
     let (_, link) = let_in(&mut relay);
@@ -559,8 +559,8 @@ fn who_leaves_or_is_sent_away_is_gone_on_both_sides() {
 
     let (_, link) = let_in(&mut relay);
     let mut acts = Vec::new();
-    relay.handle_end(link, |act| acts.push(said(act)));
-    relay.handle_end(link, |_| panic!("it is over"));
+    relay.handle_end(link, &mut |act| acts.push(said(act)));
+    relay.handle_end(link, &mut |_| panic!("it is over"));
     assert_eq!(acts, ["0 hung up on"]);
 }
 
@@ -590,7 +590,7 @@ fn who_breaks_the_format_or_the_order_is_told_why() {
     assert!(acts[0].contains("HelloExpected") && acts[1] == format!("{link} ended"));
     let game = relay.connect().expect("there is room");
     let mut acts = Vec::new();
-    relay.handle_bundle(game, &[3, 0, 1, 0], |act| acts.push(said(act)));
+    relay.handle_bundle(game, &[3, 0, 1, 0], &mut |act| acts.push(said(act)));
     assert!(acts[0].contains("RecordLength") && acts.len() == 2, "{acts:?}");
 }
 
@@ -613,12 +613,12 @@ fn links_are_bounded_and_numbers_are_not_used_again_soon() {
     let mut relay = relay();
     let games: Vec<_> = (0..GAMES_MAX).map(|_| relay.connect().expect("there is room")).collect();
     assert_eq!(relay.connect(), None);
-    relay.disconnect(games[7], |_| panic!("it had no number"));
+    relay.disconnect(games[7], &mut |_| panic!("it had no number"));
     assert_eq!(relay.connect(), Some(games[7]));
-    relay.handle_lane(LANE, |_| panic!("nobody has said hello"));
+    relay.handle_lane(LANE, &mut |_| panic!("nobody has said hello"));
     let mut numbers = std::collections::HashSet::new();
     for _ in 0..256 {
-        relay.disconnect(games[7], |_| ());
+        relay.disconnect(games[7], &mut |_| ());
         let game = relay.connect().expect("there is room");
         let acts = from_game(&mut relay, game, hello("arena-1"));
         assert!(numbers.insert(acts[1].clone()), "{}", acts[1]);
@@ -635,7 +635,7 @@ proptest! {
         let mut game = if is_let_in { let_in(&mut relay).0 } else { relay.connect().expect("room") };
         for bundle in bundles {
             let mut is_over = false;
-            relay.handle_bundle(game, &bundle, |act| is_over |= matches!(act, Action::HangUp(_)));
+            relay.handle_bundle(game, &bundle, &mut |act| is_over |= matches!(act, Action::HangUp(_)));
             if is_over {
                 game = relay.connect().expect("there is room");
             }

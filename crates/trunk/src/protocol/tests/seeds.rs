@@ -95,8 +95,8 @@ fn relay() -> Relay {
     let mut relay = Relay::new(2, 3, 4, vec!["a".to_owned()]);
     let game = relay.connect().expect("there is room");
     let hello = bundle(|writer| writer.hello(&hello(1, "a")));
-    relay.handle_bundle(game, &hello, |_| ());
-    relay.handle_lane(LANE, |_| ());
+    relay.handle_bundle(game, &hello, &mut |_| ());
+    relay.handle_lane(LANE, &mut |_| ());
     relay
 }
 

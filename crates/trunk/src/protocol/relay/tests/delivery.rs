@@ -154,7 +154,7 @@ impl World {
         while let Some((at, parcel)) = passed.pop_front() {
             let mut more = VecDeque::new();
             self.relays[at].set_now(self.now_ns);
-            self.relays[at].handle_passed(&parcel.passed(), |act| note(at, act, &mut more));
+            self.relays[at].handle_passed(&parcel.passed(), &mut |act| note(at, act, &mut more));
             passed.extend(more);
         }
         for it in done {
