@@ -330,7 +330,7 @@ impl End {
         &mut self,
         now_ns: u64,
         packet: &[u8],
-        on_message: &mut impl FnMut(Channel, &[u8]),
+        on_message: &mut dyn FnMut(Channel, &[u8]),
     ) -> Result<(), Refusal> {
         let parsed = read_header(packet).filter(|_| packet.len() <= PAYLOAD_BYTES_MAX);
         let (header, mut frames) = parsed.ok_or(Refusal::Fault(Fault::Malformed))?;
@@ -417,7 +417,7 @@ impl End {
     fn handle_frame(
         &mut self,
         frame: &Frame<'_>,
-        on_message: &mut impl FnMut(Channel, &[u8]),
+        on_message: &mut dyn FnMut(Channel, &[u8]),
     ) -> Result<(), Fault> {
         match *frame {
             Frame::Ping => {}

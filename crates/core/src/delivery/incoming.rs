@@ -176,7 +176,7 @@ impl InChannel {
     fn take_waiting(
         &mut self,
         shared: &mut Shared,
-        on_message: &mut impl FnMut(&[u8]),
+        on_message: &mut dyn FnMut(&[u8]),
     ) -> Result<(), Fault> {
         let is_next = |channel: &Self| {
             channel.waiting.front().is_some_and(|part| part.sequence == channel.expected)
@@ -202,7 +202,7 @@ impl InChannel {
         &mut self,
         part: &Part<'_>,
         shared: &mut Shared,
-        on_message: &mut impl FnMut(&[u8]),
+        on_message: &mut dyn FnMut(&[u8]),
     ) -> Result<(), Fault> {
         if part.is_first != self.message.is_empty() {
             return Err(Fault::Marks);

@@ -49,7 +49,7 @@ impl End {
         &mut self,
         now_ns: u64,
         packet: &[u8],
-        on_message: &mut impl FnMut(Channel, &[u8]),
+        on_message: &mut dyn FnMut(Channel, &[u8]),
     ) -> Result<(), Refusal> {
         if self.options.reorder_ns == 0 {
             return self.take_packet(now_ns, packet, on_message);
@@ -80,7 +80,7 @@ impl End {
     fn take_held(
         &mut self,
         now_ns: u64,
-        on_message: &mut impl FnMut(Channel, &[u8]),
+        on_message: &mut dyn FnMut(Channel, &[u8]),
     ) -> Result<(), Refusal> {
         let reorder_ns = self.options.reorder_ns;
         while let Some(packet) = self.held.take(now_ns, self.notify.latest(), reorder_ns) {
