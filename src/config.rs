@@ -126,6 +126,11 @@ impl Config {
 }
 
 impl Config {
+    /// Whether a backend has this name.
+    pub fn has_backend(&self, name: &str) -> bool {
+        self.backends.iter().any(|backend| backend.name == name)
+    }
+
     /// Sessions that memory is set aside for, of all listeners together.
     pub fn reserved_sessions(&self) -> usize {
         let together: usize = self.listeners.iter().map(|listener| listener.max_sessions).sum();

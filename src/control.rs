@@ -84,7 +84,7 @@ use ringgate_process::role::attend;
 use ringgate_process::signals::Signals;
 use ringgate_process::systemd::Notifier;
 use ringgate_state::SpentFiles;
-use ringgate_worker::handover::{Facts, Given, LeavingRow};
+use ringgate_worker::handover::{DrainRow, Facts, Given, LeavingRow};
 use ringgate_worker::{Fleet, Ready};
 use runtime::Runtime;
 use spent::SpentKeeper;
@@ -116,10 +116,10 @@ pub struct Settings {
 pub struct Inherited {
     /// What was told first.
     pub facts: Facts,
-    /// Backends that an operator sends nobody to, and until when.
+    /// Backends that an operator sends nobody to.
+    pub drains: Vec<DrainRow>,
+    /// The same from a release that says no more than names, and until when.
     pub drained: Vec<(String, Option<u64>)>,
-    /// The same of backends that may be in no config any more, with where each listens.
-    pub deadlines: Vec<(String, Option<SocketAddr>, u64)>,
     /// Listeners that this config does not have, and that drain.
     pub leaving: Vec<(ListenerId, LeavingRow)>,
     /// The listening sockets of the admin address, the control socket and the next successors, each

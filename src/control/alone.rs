@@ -93,6 +93,10 @@ impl ControlLoop {
         (read, None)
     }
 
+    pub(super) fn is_of_file(&self, backend: &str) -> bool {
+        self.config.has_backend(backend)
+    }
+
     pub(super) fn note_file(&self, _: Option<Config>) {}
 
     pub(super) const fn hear_fleet(&self, _: &Fleet) {}

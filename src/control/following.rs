@@ -179,7 +179,7 @@ impl Following {
 
     /// Whether the config file has a backend of this name.
     pub fn is_of_file(&self, backend: &str) -> bool {
-        self.file.backends.iter().any(|own| own.name == backend)
+        self.file.has_backend(backend)
     }
 
     /// The config file was read again, and workers were told so by the setup with this revision.
@@ -228,7 +228,8 @@ impl Following {
         self.keep_to_owners(&mut with.config, owner);
         keep_served(&mut with.config, running);
         let Running { config, setup, is_free, .. } = *running;
-        let mut next = reload::next(config, setup, &with.config, is_free, listeners)?;
+        let is_of_file = |name: &str| self.is_of_file(name);
+        let mut next = reload::next(config, setup, &with.config, is_free, is_of_file, listeners)?;
         next.setup.awaits_fleet &= !self.known.is_listed;
         Ok((next, with.config))
     }

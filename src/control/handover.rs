@@ -14,7 +14,6 @@ mod copying;
 mod outcome;
 mod recorded;
 
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::Child;
@@ -29,7 +28,7 @@ use super::{Busy, ControlLoop, Postponed};
 use barrier::Barrier;
 pub use barrier::Trunks;
 use copying::{Offer, converse};
-use ringgate_gate::{Backend, BackendId, Front, LinkKind, Phase};
+use ringgate_gate::{Backend, BackendId, Front, Phase};
 use ringgate_link::announce::ANNOUNCE_SOCKET;
 use ringgate_os::shared::Writing;
 use ringgate_process::handover::entrance::next_successor;
@@ -38,7 +37,7 @@ use ringgate_process::handover::{
 };
 use ringgate_process::pages::asked::Upgraded;
 use ringgate_worker::Fleet;
-use ringgate_worker::handover::{BackendRow, Early, Facts};
+use ringgate_worker::handover::{BackendRow, DrainRow, Early, Facts};
 
 pub(super) use outcome::Asked;
 pub(super) use recorded::hear_recorded;
@@ -212,8 +211,8 @@ impl ControlLoop {
         }
         let denied = self.denials.give(self.view.now_ns())?;
         self.busy = Busy::Copying;
-        let (drained, deadlines) = (self.drained(), self.deadlines_of_all());
-        Ok(Early { sockets: Vec::new(), drained, deadlines, denied })
+        let (drains, drained) = self.drains();
+        Ok(Early { sockets: Vec::new(), drains, drained, denied })
     }
 
     /// Obeys, or does so when it cannot change what is being copied.
@@ -333,7 +332,7 @@ impl ControlLoop {
             front: self.view.spoken(id).or_else(|| self.served_as(id)).map(|it| it.word().into()),
             players: Some(self.view.players(id)),
             name: it.name.clone(),
-            address: address_of(it),
+            address: it.address(),
             slots: it.slots,
             grace_ns: it.grace_ns,
         };
@@ -372,20 +371,16 @@ impl ControlLoop {
         true
     }
 
-    fn drained(&self) -> Vec<(String, Option<u64>)> {
-        let backends = self.setup.backends.pairs();
-        let may_be_known = |it: &Backend| !it.retired || self.setup.awaits_fleet;
-        let drained = backends.filter(|(_, it)| it.drained && may_be_known(it));
-        drained.map(|(id, it)| (it.name.clone(), self.deadlines.get(&id).copied())).collect()
-    }
-
-    /// A backend that has gone from the config goes on draining, too.
-    fn deadlines_of_all(&self) -> Vec<(String, Option<SocketAddr>, u64)> {
-        let all = self.deadlines.iter().map(|(id, until_ns)| {
-            let backend = &self.setup.backends[*id];
-            (backend.name.clone(), address_of(backend), *until_ns)
-        });
-        all.collect()
+    /// What an operator sends nobody to, and the names of what is there of it.
+    fn drains(&self) -> (Vec<DrainRow>, Vec<(String, Option<u64>)>) {
+        let (mut rows, mut named) = (Vec::new(), Vec::new());
+        for (id, it) in self.setup.backends.pairs().filter(|(_, it)| it.drained) {
+            let (name, until_ns) = (it.name.clone(), self.deadlines.get(&id).copied());
+            let is_there = !it.retired;
+            named.extend(is_there.then(|| (name.clone(), until_ns)));
+            rows.push(DrainRow { name, address: it.address(), until_ns, is_there });
+        }
+        (rows, named)
     }
 }
 
@@ -407,14 +402,6 @@ pub(super) fn give_to<T: Send + 'static>(
             Ok(thread)
         }
         Err(why) => Err((it, why)),
-    }
-}
-
-/// Where a backend listens; `None` where it connects to us.
-pub(super) const fn address_of(backend: &Backend) -> Option<SocketAddr> {
-    match backend.link {
-        LinkKind::Udp { address } => Some(address),
-        LinkKind::Bundle { .. } => None,
     }
 }
 

@@ -200,7 +200,7 @@ async fn undrain(visit: Visit<AdminState>) -> Reply {
     let query = Query::of(&visit.uri, &["backend"])?;
     let Some(name) = query.text("backend") else { return asked::undrain(visit).await };
     let Visit { site: state, visitor, .. } = &visit;
-    let backend = sessions::backend_named(&state.view.live().setup, name)?;
+    let backend = sessions::drained_named(&state.view.live().setup, name)?;
     note(visitor, &format!("undrain of backend {name}"));
     let undrain = |reply| Command::DrainBackend { backend, drained: false, deadline: None, reply };
     let players = state.ask(undrain).await?;

@@ -18,7 +18,7 @@ use super::cluster::Cluster;
 use super::denying::Denials;
 use super::draining::{self, Deadlines};
 use super::events::Watcher;
-use super::handover::{Talk, address_of, give_to};
+use super::handover::{Talk, give_to};
 use super::http::Command;
 use super::listeners::Listeners;
 use super::membership::{Known, Membership};
@@ -27,7 +27,7 @@ use super::reload::{self, Next};
 use super::view::View;
 use super::{End, Inherited, health};
 use crate::config::Config;
-use ringgate_gate::{Backend, BackendId, IdVec, ListenerId, Mail, Setup};
+use ringgate_gate::{BackendId, IdVec, ListenerId, Mail, Setup};
 use ringgate_os::stored::Store;
 use ringgate_os::{hold_point, wiping};
 use ringgate_process::handover::{Channel, Program};
@@ -37,6 +37,7 @@ use ringgate_process::reloads::{Outcome, sentences};
 use ringgate_process::role::Role;
 use ringgate_process::systemd::Notifier;
 use ringgate_trunk::protocol::tls::Peer;
+use ringgate_worker::handover::DrainRow;
 use ringgate_worker::{Fleet, Opened};
 
 /// A reload that can be carried out.
@@ -276,26 +277,20 @@ impl ControlLoop {
     /// Goes on where the process before this one stopped.
     pub(super) fn inherit(&mut self, fleet: &Fleet, inherited: &Inherited) {
         let mut setup = Setup::clone(&self.setup);
-        for (name, until_ns) in &inherited.drained {
-            // One that is not known yet comes back as it was.
-            let is_meant = |it: &Backend| it.name == *name && (!it.retired || setup.awaits_fleet);
-            let meant = setup.backends.pairs().filter(|(_, it)| is_meant(it));
-            let found = meant.min_by_key(|(_, it)| it.retired).map(|(id, _)| id);
-            let Some(id) = found else { continue };
-            setup.backends[id].drained = true;
-            if let Some(until_ns) = until_ns {
-                self.deadlines.insert(id, *until_ns);
-            }
+        let Inherited { drains, drained, .. } = inherited;
+        for id in setup.backends.ids() {
+            let it = &mut setup.backends[id];
+            let is_put_back = !it.retired && self.is_of_file(&it.name);
+            let is_meant = |row: &&DrainRow| row.is_there || !is_put_back;
+            let row = drains.iter().filter(is_meant).find(|row| it.is(&row.name, row.address));
+            let is_named = |(name, _): &&_| drains.is_empty() && !it.retired && *name == it.name;
+            let named = drained.iter().find(is_named);
+            let until_ns = row.map(|row| row.until_ns).or(named.map(|(_, until_ns)| *until_ns));
+            let Some(until_ns) = until_ns else { continue };
+            it.drained = true;
+            self.deadlines.extend(until_ns.map(|until_ns| (id, until_ns)));
         }
-        for (name, address, until_ns) in &inherited.deadlines {
-            let is_meant =
-                |it: &Backend| it.retired && it.name == *name && address_of(it) == *address;
-            let found = setup.backends.pairs().find(|(_, it)| is_meant(it)).map(|(id, _)| id);
-            let Some(id) = found else { continue };
-            setup.backends[id].drained = true;
-            self.deadlines.insert(id, *until_ns);
-        }
-        if !(inherited.drained.is_empty() && inherited.deadlines.is_empty()) {
+        if !(drains.is_empty() && drained.is_empty()) {
             self.revise(fleet, setup);
         }
         self.go_on_draining(fleet, &inherited.leaving);
@@ -391,8 +386,9 @@ impl ControlLoop {
         read.keep_keys(&self.config);
         let (config, file) = self.with_fleet(read);
         let is_free = |id| self.is_free(id);
+        let is_of_file = |name: &str| file.as_ref().unwrap_or(&config).has_backend(name);
         let next = self.with_known(fleet, |known| {
-            reload::next(&self.config, &self.setup, &config, is_free, known)
+            reload::next(&self.config, &self.setup, &config, is_free, is_of_file, known)
         })?;
         let opened = self.open_added(fleet, &next, &config)?;
         let agents = self.agents.prepare(&config)?;

@@ -234,6 +234,14 @@ impl ControlLoop {
         (config, Some(read))
     }
 
+    /// Whether the config file has a backend of this name.
+    pub(super) fn is_of_file(&self, backend: &str) -> bool {
+        match &self.membership {
+            Some(membership) => membership.following.is_of_file(backend),
+            None => self.config.has_backend(backend),
+        }
+    }
+
     /// The gateway as it runs.
     fn as_running<T>(&self, then: impl FnOnce(Running<'_>) -> T) -> T {
         then(Running {

@@ -43,12 +43,14 @@ pub(super) struct Next {
 }
 
 /// Works out what to tell the workers, who run `setup` because of the config `old`.
-/// `is_free` says of a retired backend whether nothing of the gateway knows its number any more.
+/// `is_free` says of a retired backend whether nothing of the gateway knows its number any more,
+/// `is_of_file` whether the config file has a backend of that name: others are the fleet's.
 pub(super) fn next(
     old: &Config,
     setup: &Setup,
     new: &Config,
     is_free: impl Fn(BackendId) -> bool,
+    is_of_file: impl Fn(&str) -> bool,
     known: &Known<'_>,
 ) -> Result<Next, Vec<String>> {
     let mut refusals = Vec::new();
@@ -61,7 +63,7 @@ pub(super) fn next(
         return Err(refusals);
     }
     let (backends, numbers) =
-        number_backends(setup, new, is_free).map_err(|refusal| vec![refusal])?;
+        number_backends(setup, new, is_free, is_of_file).map_err(|refusal| vec![refusal])?;
     let mut listeners = leave(setup, &backends, &fates);
     for (listener, fate) in new.listeners.iter().zip(&fates) {
         let listener = plan::listener(listener, |backend| numbers[backend]);
@@ -149,6 +151,7 @@ fn number_backends(
     setup: &Setup,
     new: &Config,
     is_free: impl Fn(BackendId) -> bool,
+    is_of_file: impl Fn(&str) -> bool,
 ) -> Result<(IdVec<BackendId, Backend>, Vec<BackendId>), String> {
     let mut backends = setup.backends.clone();
     for backend in &mut backends {
@@ -163,8 +166,11 @@ fn number_backends(
     for (fresh, number) in fresh.iter().zip(&known) {
         if let Some(number) = *number {
             let known = &setup.backends[number];
-            // A reload is no reason to send players where an operator wants none.
-            let drained = known.drained && (!known.retired || setup.awaits_fleet);
+            // Neither a reload nor a registration that was away for a while is a reason to send
+            // players where an operator wants none. Who has taken it from the file and has put it
+            // back does want some.
+            let is_put_back = known.retired && is_of_file(&fresh.name);
+            let drained = known.drained && !is_put_back;
             backends[number] = Backend { drained, ..fresh.clone() };
         }
     }

@@ -13,7 +13,7 @@ use super::http::{AdminState, Command};
 use super::view::Snapshot;
 use crate::config::values::number;
 use ringgate_gate::{
-    BackendId, Ended, Found, Prefix, SessionInfo, Setup, Survey, Wanted, WorkerId,
+    Backend, BackendId, Ended, Found, Prefix, SessionInfo, Setup, Survey, Wanted, WorkerId,
 };
 use ringgate_process::pages::{NotDone, Query, Reply, Visit, as_json, note, wrong};
 
@@ -98,6 +98,13 @@ pub(super) fn backend_named(setup: &Setup, name: &str) -> Result<BackendId, NotD
     let mut known = setup.backends.pairs().filter(|(_, backend)| !backend.retired);
     let found = known.find_map(|(id, backend)| (backend.name == name).then_some(id));
     found.ok_or_else(|| (StatusCode::NOT_FOUND, format!("there is no backend {name:?}\n")))
+}
+
+/// The same where one that is away is meant, too, if it drains: it would drain when it is back.
+pub(super) fn drained_named(setup: &Setup, name: &str) -> Result<BackendId, NotDone> {
+    let is_away = |it: &Backend| it.retired && it.drained && it.name == name;
+    let away = setup.backends.pairs().find_map(|(id, it)| is_away(it).then_some(id));
+    backend_named(setup, name).or_else(|not_there| away.ok_or(not_there))
 }
 
 /// Asks all workers, and waits until they have answered, or long enough. Returns whether all have.

@@ -315,6 +315,39 @@ fn players_of_a_removed_backend_have_to_leave_when_its_drain_is_over() {
     }
 }
 
+/// A drain is of the server at an address, whatever the next file calls that one, and whatever it
+/// calls so.
+#[test]
+fn a_server_goes_on_draining_under_another_name_and_another_one_under_its_name_does_not() {
+    let [old, new] = [own_address(), own_address()];
+    let table = |name: &str, address| {
+        format!(
+            "[[backend]]\nname = \"{name}\"\nlink = \"udp\"\naddress = \"{address}\"\nslots = 4\n"
+        )
+    };
+    let text = Text { backends: table("arena", old), ..text("mmsg") };
+    let mut line = Line::start(&text);
+    line.daemon.post("/drain?backend=arena&deadline_ms=3600000");
+    let both = Text {
+        listener: text
+            .listener
+            .replace("\"arena\"]", "\"arena-old\", \"arena\"]\nroute = \"hash\""),
+        backends: table("arena-old", old) + &table("arena", new),
+        ..text.clone()
+    };
+    let alone = Text { backends: table("arena", new), ..text };
+    // Whoever takes the server from the file and puts it back wants players there.
+    for (file, drained) in [(&both, &[true, false][..]), (&alone, &[false]), (&both, &[false; 2])] {
+        line.daemon.rewrite(file);
+        let (code, said) = line.upgrade();
+        assert_eq!(code, Some(0), "{said}\n{}", line.daemon.log());
+        let status = line.daemon.status();
+        let backends = status["backends"].as_array().expect("a list");
+        let shown: Vec<_> = backends.iter().map(|it| it["drained"] == true).collect();
+        assert_eq!(shown, drained, "{status}");
+    }
+}
+
 /// A backend that is back in the config takes players again, and tells none of them to leave.
 #[test]
 fn a_backend_that_is_back_does_not_drain_any_more() {

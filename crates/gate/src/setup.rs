@@ -337,14 +337,22 @@ impl Backend {
         (!self.retired).then_some(self.intake)
     }
 
-    /// Whether two entries mean the same game process: the one at an address, or the one that says
-    /// this name.
-    pub fn is_same(&self, other: &Self) -> bool {
-        match (&self.link, &other.link) {
-            (LinkKind::Udp { address: one }, LinkKind::Udp { address: other }) => one == other,
-            (LinkKind::Bundle { .. }, LinkKind::Bundle { .. }) => self.name == other.name,
-            _ => false,
+    /// Where it listens; `None` where it connects to us.
+    pub const fn address(&self) -> Option<SocketAddr> {
+        match self.link {
+            LinkKind::Udp { address } => Some(address),
+            LinkKind::Bundle { .. } => None,
         }
+    }
+
+    /// Whether two entries mean the same game process.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.is(&other.name, other.address())
+    }
+
+    /// Whether it is this game process: the one at an address, or the one that says this name.
+    pub fn is(&self, name: &str, address: Option<SocketAddr>) -> bool {
+        self.address() == address && (address.is_some() || self.name == name)
     }
 }
 

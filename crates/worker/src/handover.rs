@@ -146,18 +146,32 @@ pub struct BackendRow {
     pub players: Option<u32>,
 }
 
+/// A backend that an operator sends nobody to, whether a config has it or not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DrainRow {
+    /// Its name.
+    pub name: String,
+    /// Where it listens; `None` where it connects to us.
+    pub address: Option<SocketAddr>,
+    /// When its players have to leave, on the workers' clock.
+    pub until_ns: Option<u64>,
+    /// The process that says so knows it from its config or its fleet: otherwise it may have been
+    /// taken from there.
+    pub is_there: bool,
+}
+
 /// What a successor gets before the barrier, apart from the state itself: the control thread
 /// changes none of it from then on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Early {
     /// A row for each descriptor, in the order in which they were sent.
     pub sockets: Vec<SocketRow>,
-    /// Backends that an operator sends nobody to, and until when, on the workers' clock.
-    pub drained: Vec<(String, Option<u64>)>,
-    /// When the players of backends have to leave that may be in no config any more: the name of
-    /// each, and where it listens.
+    /// Backends that an operator sends nobody to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub deadlines: Vec<(String, Option<SocketAddr>, u64)>,
+    pub drains: Vec<DrainRow>,
+    /// The same for a release that does not know [`drains`](Self::drains): names of those that are
+    /// in the config.
+    pub drained: Vec<(String, Option<u64>)>,
     /// Who is denied, as the file would have it.
     pub denied: String,
 }

@@ -522,7 +522,7 @@ fn keep_backends(setup: &mut Setup, facts: &Facts) -> Result<(), String> {
 
 /// What the players of a backend speak, or those who may come, as far as the other process says.
 fn spoken(facts: &Facts, backend: &Backend) -> Option<Front> {
-    let is_it = |row: &&BackendRow| kept(&row.name, row.address, 0, 0).is_same(backend);
+    let is_it = |row: &&BackendRow| backend.is(&row.name, row.address);
     facts.backends.iter().find(is_it).and_then(|row| Front::of_word(row.front.as_deref()?))
 }
 

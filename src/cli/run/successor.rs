@@ -179,7 +179,7 @@ impl<'a> Successor<'a> {
         made: Made<'a>,
     ) -> Result<Begun<'a>, String> {
         let Made { facts, heir, streams, doors, announce, folder, spent, kernel } = made;
-        let (Early { sockets, drained, deadlines, denied }, fds) = lent.take()?;
+        let (Early { sockets, drains, drained, denied }, fds) = lent.take()?;
         let sockets = with_rows(sockets, fds)?;
         let kept = text::read(denied.as_bytes())
             .map_err(|why| format!("cannot read who is denied: {why}"))?;
@@ -192,7 +192,7 @@ impl<'a> Successor<'a> {
         let leaving = heir.leaving().to_vec();
         let begun = heir.begin(sockets, denied, streams, ahead)?;
         let (fleet, arriving) = begun;
-        let inherited = Inherited { facts, drained, deadlines, leaving, doors };
+        let inherited = Inherited { facts, drains, drained, leaving, doors };
         let [_, control_door, next_door] = &inherited.doors;
         let [control_door, next_door] =
             [control_door, next_door].map(|door| door.as_ref().map(second).transpose());

@@ -55,6 +55,8 @@ fn text() -> String {
 struct Running {
     config: Config,
     setup: Arc<Setup>,
+    /// Backends that stand in the file itself.
+    file: &'static [&'static str],
     /// Which sockets toward game processes were made at the start.
     links: plan::Links,
     /// Where each listener is bound.
@@ -68,7 +70,7 @@ impl Running {
         let config = config(text);
         let Plan { setup, binds, .. } = plan::plan(&config).expect("a plan");
         let links = plan::links(&config);
-        Self { config, setup, links, binds, left_with: Vec::new() }
+        Self { config, setup, file: &["a", "b"], links, binds, left_with: Vec::new() }
     }
 
     fn reload(&mut self, text: &str) -> Outcome {
@@ -102,7 +104,7 @@ impl Running {
             holder_of: &holder_of,
             links: self.links,
         };
-        next(&self.config, &self.setup, new, is_free, &known)
+        next(&self.config, &self.setup, new, is_free, |name| self.file.contains(&name), &known)
     }
 
     /// A listener that drains has gone.
@@ -401,17 +403,17 @@ fn a_udp_backend_is_its_address_and_a_bundle_backend_its_name() {
 }
 
 #[test]
-fn a_backend_is_drained_when_it_is_back_only_where_it_was_but_unknown() {
-    for awaits_fleet in [false, true] {
+fn a_backend_that_is_back_is_drained_still_unless_it_was_put_back_into_the_file() {
+    for is_of_file in [false, true] {
         let mut running = Running::start(&text());
+        running.file = if is_of_file { &["a", "b"] } else { &["a"] };
         let mut setup = Setup::clone(&running.setup);
-        setup.awaits_fleet = awaits_fleet;
         let b = &mut setup.backends[BackendId(1)];
         (b.retired, b.drained) = (true, true);
         running.setup = Arc::new(setup);
         running.reload(&text()).expect("fine");
         let b = &running.setup.backends[BackendId(1)];
-        assert_eq!((b.retired, b.drained), (false, awaits_fleet));
+        assert_eq!((b.retired, b.drained), (false, !is_of_file));
     }
 }
 
