@@ -12,7 +12,7 @@ use ringgate::control::plan::{self, Links};
 use ringgate::membership::{
     Facts, Known, Member, Order, Prepared, Shelf, StateFiles, Surroundings,
 };
-use ringgate_batch::{Endpoint, IoEvent, LocalIp, SendFailure, SocketId, TxTarget, Wire};
+use ringgate_batch::{Endpoint, IoEvent, LocalIp, SendFailure, SocketId, TxTarget};
 use ringgate_core::crypto::Aead;
 use ringgate_core::secret::Key;
 use ringgate_fleet::copy::StateFile;
@@ -22,8 +22,7 @@ use ringgate_gate::{
     WorkerIndex,
 };
 use ringgate_link::announce::{Announced, Announcement};
-use ringgate_testkit::{Host, Random};
-use ringgate_testkit::{Rehearsal, Succession};
+use ringgate_testkit::{Host, Random, Rehearsal, Succession, Wire};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 

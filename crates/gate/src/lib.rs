@@ -30,12 +30,17 @@ mod elsewhere;
 mod front;
 mod gate;
 pub mod handover;
+#[cfg(test)]
+#[path = "../../testkit/src/host.rs"]
 pub mod host;
 mod ids;
 mod info;
 mod links;
 mod listeners;
 mod mail;
+#[cfg(test)]
+#[path = "../../testkit/src/memory.rs"]
+pub mod memory;
 mod moves;
 mod now;
 mod offering;

@@ -8,6 +8,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::host::Host;
 use super::netcode::{Cipher, Heard};
 use ringgate_batch::{Endpoint, IoEvent, SendFailure, SocketId, TxTarget};
 use ringgate_core::crypto::{Aead, Key};
@@ -19,7 +20,6 @@ use ringgate_core::proto::netcode::packet::{
 };
 use ringgate_core::proto::netcode::timing::SEND_INTERVAL_NS;
 use ringgate_core::proto::replay::Policy;
-use ringgate_gate::host::Host;
 use ringgate_gate::{
     Allowed, Backend, BackendId, BindId, Claims, Credentials, Gate, Limits, LinkKind, Listener,
     ListenerId, Mail, Netcode, Now, Phase, Protocol, Route, Seed, Setup, TokenReuse, WorkerId,

@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 
 use ringgate_batch::{Endpoint, IoEvent, LocalIp, SocketId, Wait};
 use ringgate_gate::handover::SocketUse;
-use ringgate_gate::host::Host;
 use ringgate_gate::pace::Rules;
 use ringgate_gate::{Gate, Mail};
+
+use crate::host::Host;
 
 /// A datagram that waits in a socket's queue.
 pub struct Arrival {

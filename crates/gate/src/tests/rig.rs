@@ -16,6 +16,7 @@ use crate::gate::Gate;
 use crate::host::Host;
 use crate::ids::{BackendId, BindId, ListenerId, WorkerId};
 use crate::mail::Mail;
+use crate::memory::Wire;
 use crate::now::Now;
 use crate::seed::{Seed, WorkerIndex};
 use crate::setup::{
@@ -25,7 +26,7 @@ use crate::setup::{
 use crate::shared::claims::Claims;
 use crate::store::table::Address;
 use crate::tests::lens::Lens;
-use ringgate_batch::{Endpoint, IoEvent, LocalIp, Port, SendFailure, SocketId, TxTarget, Wire};
+use ringgate_batch::{Endpoint, IoEvent, LocalIp, Port, SendFailure, SocketId, TxTarget};
 use ringgate_core::crypto::{Aead, Job, Key, Verdict};
 use ringgate_core::drops::{DropCounts, DropReason};
 use ringgate_core::netcode::{ConnectToken, TokenSpec, mint};

@@ -6,8 +6,9 @@ use std::io;
 use std::sync::Arc;
 
 use crate::Host;
+use crate::memory::Wire;
 use crate::rehearsal::{Rehearsal, Succession, succeed};
-use ringgate_batch::{Endpoint, IoEvent, LocalIp, Port, SendFailure, SocketId, TxTarget, Wire};
+use ringgate_batch::{Endpoint, IoEvent, LocalIp, Port, SendFailure, SocketId, TxTarget};
 use ringgate_core::crypto::Aead;
 use ringgate_core::secret::Key;
 use ringgate_gate::{

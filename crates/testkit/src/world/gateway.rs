@@ -4,10 +4,11 @@
 use super::addresses::{FIRST_GAME_PORT, GAME_USER, NOBODY, game_address};
 use super::state::{Outside, Role, World};
 use crate::game::Guest;
+use crate::memory::Wire;
 use crate::network::{Datagram, Faults};
 use crate::plan::GameLink;
 use crate::worker::{Arrival, SocketIds, Worker};
-use ringgate_batch::{Endpoint, IoEvent, Port, SendFailure, SocketId, TxTarget, Wire};
+use ringgate_batch::{Endpoint, IoEvent, Port, SendFailure, SocketId, TxTarget};
 use ringgate_gate::{BindId, ListenerId, Now};
 use std::collections::VecDeque;
 use std::io;

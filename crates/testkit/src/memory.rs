@@ -2,11 +2,12 @@
 //! closure or to a simulated world.
 //!
 //! It keeps the promises of every driver: a socket that has refused a datagram for want of room
-//! takes nothing more in that flush, and memory that was taken back is not looked at again.
+//! takes nothing more in that flush, and memory that was taken back is not looked at again. Tests of
+//! the gate read this file too.
 
 use std::io;
 
-use super::{
+use ringgate_batch::{
     Batches, Driver, Endpoint, Flush, IoEvent, IoStats, Port, RxBatch, RxMeta, SendFailure,
     SocketId, TxBatch, TxTarget, Wait,
 };
@@ -209,7 +210,7 @@ const _: () = assert!(RX_DATAGRAM_BYTES <= SLOT_BYTES_MAX);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::LocalIp;
+    use ringgate_batch::LocalIp;
 
     #[test]
     fn a_turn_finds_what_was_put_there_once_and_a_full_socket_takes_nothing_more() {

@@ -1,18 +1,17 @@
-//! One worker in memory: production's loop over a [`MemoryDriver`](ringgate_batch::MemoryDriver), a
-//! clock that stands still in a turn, and lists where the mail goes.
+//! One worker in memory: production's loop over a [`MemoryDriver`](crate::memory::MemoryDriver), a
+//! clock that stands still in a turn, and lists where the mail goes. Tests of the gate read this
+//! file too.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::body::{Body, Gathers, Stage, Surroundings};
-use crate::gate::Gate;
-use crate::ids::{MemberId, WorkerId};
-use crate::mail::{ForwardedDatagram, Mail};
-use crate::now::Now;
-use crate::pace::Rules;
-use crate::party::Party;
-use ringgate_batch::{Endpoint, IoEvent, Memory, Moment, RxMeta, SocketId, Wait, Wire};
+use ringgate_batch::{Endpoint, IoEvent, Moment, RxMeta, SocketId, Wait};
 use ringgate_core::secret::CookieSecret;
+use ringgate_gate::body::{Body, Gathers, Stage, Surroundings};
+use ringgate_gate::pace::Rules;
+use ringgate_gate::{ForwardedDatagram, Gate, Mail, MemberId, Now, Party, WorkerId};
+
+use crate::memory::{Memory, Wire};
 
 /// A worker with memory for what it receives and sends.
 pub struct Host {
