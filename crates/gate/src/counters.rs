@@ -554,117 +554,40 @@ pub enum Ledger {
 
 impl Ledger {
     /// The ledger of a reason.
+    #[rustfmt::skip]
     pub const fn of(reason: DropReason) -> Self {
         use DropReason as R;
         match reason {
-            R::Empty
-            | R::TooLong
-            | R::PatternMissing
-            | R::TokenUnknown
-            | R::SequenceMissing
-            | R::AfterGap
-            | R::StartBlockLimited
-            | R::StartLimited
-            | R::HalfOpenFull
-            | R::UnprovenFull
-            | R::UnknownSource
-            | R::AddressDenied
-            | R::SessionEnded
-            | R::RequestRateLimited
-            | R::RequestLength
-            | R::RequestVersion
-            | R::RequestProtocol
-            | R::RequestExpired
-            | R::RequestForged
-            | R::TokenUnreadable
-            | R::TokenNotForUs
-            | R::ClientDenied
-            | R::RequestAddressConnected
-            | R::RequestClientConnected
-            | R::TokenUsedElsewhere
-            | R::TokenSpent
-            | R::TokenHistoryFull
-            | R::TokenClaimed
-            | R::TokenClaimPending
-            | R::TokenUnclaimed
-            | R::TokenClaimsFull
-            | R::RequestBackendFull
-            | R::RequestBackendDown
-            | R::BackendDrained
-            | R::BackendStarting
-            | R::RequestSessionsFull
-            | R::TokenSuperseded
-            | R::AddressFull
-            | R::SiteFull
-            | R::BlockFull
-            | R::BlockHandshakesFull
-            | R::PendingFull
-            | R::RequestDeferred
-            | R::BucketMoved
-            | R::Draining
-            | R::PacketLength
-            | R::PacketType
-            | R::SequenceLength
-            | R::PacketTruncated
-            | R::ReplayDuplicate
-            | R::ReplayTooOld
-            | R::SequenceGap
-            | R::PacketForged
-            | R::BodyLength
-            | R::PacketUnexpected
-            | R::ChallengeForged
-            | R::ChallengeForeign
-            | R::ResponseClientConnected
-            | R::ResponseBackendFull
-            | R::ResponseBackendDown
-            | R::ResponseSessionsFull
-            | R::PlacesResting
-            | R::PortSwitchRateLimited
-            | R::PortSwitchForged
-            | R::PortSwitchStale
-            | R::MailboxFull
-            | R::ForwardLimited
-            | R::MemberQueueFull
-            | R::TakeoverAwaited
-            | R::TakeoverLimited
-            | R::TakeoverRefused
-            | R::UnrealEnd
-            | R::UnrealMagic
-            | R::UnrealSize
-            | R::UnrealType
-            | R::UnrealFiller
-            | R::UnrealVersion
-            | R::UnrealNetworkVersion
-            | R::UnrealIds
-            | R::CookieExpired
-            | R::CookieSecret
-            | R::CookieForged
-            | R::CookieUnknown
-            | R::ResponseReplayed
-            | R::ResponseHistoryFull
-            | R::RestartRateLimited
-            | R::GapUnconfirmed
-            | R::AckImplausible => Self::Datagrams,
-            R::LinkFull
-            | R::LinkDown
-            | R::MoveUnconfirmed
-            | R::OwnerUnconfirmed
-            | R::DeliveryDeferred
-            | R::DeliveryLate
-            | R::DeliveryFault => Self::Uplink,
+            R::Empty | R::TooLong | R::PatternMissing | R::TokenUnknown | R::SequenceMissing
+            | R::AfterGap | R::StartBlockLimited | R::StartLimited | R::HalfOpenFull
+            | R::UnprovenFull | R::UnknownSource | R::AddressDenied | R::SessionEnded
+            | R::RequestRateLimited | R::RequestLength | R::RequestVersion | R::RequestProtocol
+            | R::RequestExpired | R::RequestForged | R::TokenUnreadable | R::TokenNotForUs
+            | R::ClientDenied | R::RequestAddressConnected | R::RequestClientConnected
+            | R::TokenUsedElsewhere | R::TokenSpent | R::TokenHistoryFull | R::TokenClaimed
+            | R::TokenClaimPending | R::TokenUnclaimed | R::TokenClaimsFull | R::RequestBackendFull
+            | R::RequestBackendDown | R::BackendDrained | R::BackendStarting
+            | R::RequestSessionsFull | R::TokenSuperseded | R::AddressFull | R::SiteFull
+            | R::BlockFull | R::BlockHandshakesFull | R::PendingFull | R::RequestDeferred
+            | R::BucketMoved | R::Draining | R::PacketLength | R::PacketType | R::SequenceLength
+            | R::PacketTruncated | R::ReplayDuplicate | R::ReplayTooOld | R::SequenceGap
+            | R::PacketForged | R::BodyLength | R::PacketUnexpected | R::ChallengeForged
+            | R::ChallengeForeign | R::ResponseClientConnected | R::ResponseBackendFull
+            | R::ResponseBackendDown | R::ResponseSessionsFull | R::PlacesResting
+            | R::PortSwitchRateLimited | R::PortSwitchForged | R::PortSwitchStale | R::MailboxFull
+            | R::ForwardLimited | R::MemberQueueFull | R::TakeoverAwaited | R::TakeoverLimited
+            | R::TakeoverRefused | R::UnrealEnd | R::UnrealMagic | R::UnrealSize | R::UnrealType
+            | R::UnrealFiller | R::UnrealVersion | R::UnrealNetworkVersion | R::UnrealIds
+            | R::CookieExpired | R::CookieSecret | R::CookieForged | R::CookieUnknown
+            | R::ResponseReplayed | R::ResponseHistoryFull | R::RestartRateLimited
+            | R::GapUnconfirmed | R::AckImplausible => Self::Datagrams,
+            R::LinkFull | R::LinkDown | R::MoveUnconfirmed | R::OwnerUnconfirmed
+            | R::DeliveryDeferred | R::DeliveryLate | R::DeliveryFault => Self::Uplink,
             R::MessageNotTaken => Self::MessagesUp,
             R::MessageUnknown | R::MessageAfterMove | R::MessageOverflow => Self::MessagesDown,
-            R::SessionUnknown
-            | R::AfterMove
-            | R::ServerDuplicate
-            | R::ServerPacketInvalid
-            | R::MulticastDuplicate
-            | R::LinkEnded
-            | R::AnswerLimited
-            | R::SourcePaused
-            | R::CreditSpent
-            | R::PayloadLength
-            | R::SequenceExhausted => Self::Downlink,
+            R::SessionUnknown | R::AfterMove | R::ServerDuplicate | R::ServerPacketInvalid
+            | R::MulticastDuplicate | R::LinkEnded | R::AnswerLimited | R::SourcePaused
+            | R::CreditSpent | R::PayloadLength | R::SequenceExhausted => Self::Downlink,
             R::RecordInvalid | R::OfferUnknown | R::LinkStranger => Self::Links,
             R::SendBufferFull | R::SendRefused => Self::Departures,
         }
