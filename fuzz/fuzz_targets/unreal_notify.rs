@@ -3,12 +3,12 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use ringgate_bots::unreal::peer::Peer;
 use ringgate_core::proto::unreal::bits::BitReader;
 use ringgate_core::proto::unreal::cookie::Cookie;
 use ringgate_core::proto::unreal::notify::{
     Filter, Gaps, Header, LEAP_MAX, QUIET_NS, Sender, packet_bytes_min,
 };
-use ringgate_core::proto::unreal::peer::Peer;
 use ringgate_core::proto::unreal::prefix::{Framing, Ids, Layout, Magic};
 
 fuzz_target!(|data: &[u8]| {

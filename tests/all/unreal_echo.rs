@@ -7,11 +7,11 @@ use std::net::{SocketAddr, UdpSocket};
 use std::process::{ChildStdout, Command, Stdio};
 use std::time::Duration;
 
+use ringgate_bots::unreal::peer::Peer;
 use ringgate_core::proto::unreal::bits::{BitReader, BitWriter};
 use ringgate_core::proto::unreal::client::{Client, Event, Profile, State};
 use ringgate_core::proto::unreal::handshake::{Base, Tail};
 use ringgate_core::proto::unreal::notify::{Header, Sender};
-use ringgate_core::proto::unreal::peer::Peer;
 use ringgate_core::proto::unreal::prefix::{Framing, Layout, Magic};
 use ringgate_os::clock::Clock;
 

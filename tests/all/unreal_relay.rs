@@ -7,11 +7,12 @@
 
 use ringgate_batch::Endpoint;
 use ringgate_bots::unreal::StandIn;
+use ringgate_bots::unreal::bunch::write_data;
+use ringgate_bots::unreal::peer::Peer;
 use ringgate_core::crypto::cookie::CookieMac;
 use ringgate_core::drops::{DropCounts, DropReason};
 use ringgate_core::limits::UNREAL_BYTES_MAX;
 use ringgate_core::proto::unreal::bits::{BitReader, BitWriter};
-use ringgate_core::proto::unreal::bunch::write_data;
 use ringgate_core::proto::unreal::client::{Client, Event, Profile};
 use ringgate_core::proto::unreal::cookie::{Cookie, MacInput, Proof, Rotation, Timestamp};
 use ringgate_core::proto::unreal::front::{
@@ -20,7 +21,6 @@ use ringgate_core::proto::unreal::front::{
 };
 use ringgate_core::proto::unreal::handshake::{Base, Body, Handshake, Receiver};
 use ringgate_core::proto::unreal::notify::{Filter, Gaps, Header, Sender};
-use ringgate_core::proto::unreal::peer::Peer;
 use ringgate_core::proto::unreal::prefix::{Framing, Layout, Magic};
 use ringgate_core::secret::CookieSecret;
 

@@ -8,16 +8,16 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ringgate_batch::Endpoint;
+use ringgate_bots::unreal::bunch::write_close;
+use ringgate_bots::unreal::peer::Peer;
 use ringgate_bots::unreal::{StandIn, Tally};
 use ringgate_core::crypto::cookie::CookieMac;
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::UNREAL_BYTES_MAX;
 use ringgate_core::proto::unreal::bits::{BitReader, BitWriter};
-use ringgate_core::proto::unreal::bunch::write_close;
 use ringgate_core::proto::unreal::client::{Client, Event, Profile};
 use ringgate_core::proto::unreal::handshake::{Base, Tail};
 use ringgate_core::proto::unreal::notify::{Header, Sender};
-use ringgate_core::proto::unreal::peer::Peer;
 use ringgate_core::proto::unreal::prefix::Framing;
 use ringgate_core::secret::CookieSecret;
 use ringgate_gate::{

@@ -16,12 +16,15 @@
 //! All memory is taken when it is made, except for connections: each takes about 3 KiB when it is
 //! opened.
 
+pub mod bunch;
 mod connections;
+pub mod peer;
 
 use std::io::Write;
 
 pub use self::connections::Connection;
 use self::connections::Connections;
+use self::peer::Peer;
 
 use ringgate_core::drops::DropReason;
 use ringgate_core::endpoint::Endpoint;
@@ -31,7 +34,6 @@ use ringgate_core::proto::unreal::client::Profile;
 use ringgate_core::proto::unreal::cookie::{COOKIE_BYTES, Cookie, Proof, SecretId, Timestamp};
 use ringgate_core::proto::unreal::handshake::{Base, Body, Handshake, Kind, Receiver, Tail};
 use ringgate_core::proto::unreal::notify::{HISTORY_PACKETS_MAX, Header, Sender};
-use ringgate_core::proto::unreal::peer::Peer;
 use ringgate_core::proto::unreal::prefix::{Framing, Prefix};
 use ringgate_core::secret::{COOKIE_SECRET_BYTES, CookieSecret};
 

@@ -13,14 +13,14 @@ use super::note::Note;
 use super::plan::Habits;
 use super::random::Random;
 use ringgate_batch::Endpoint;
+use ringgate_bots::unreal::bunch::{self, first_reliable_bunch};
+use ringgate_bots::unreal::peer::Peer;
 use ringgate_core::limits::{PAYLOAD_BYTES_MAX, UNREAL_BYTES_MAX};
 use ringgate_core::proto::unreal::bits::{BitReader, BitWriter};
-use ringgate_core::proto::unreal::bunch::{self, Bunch, behind_packet_info};
+use ringgate_core::proto::unreal::bunch::{Bunch, behind_packet_info};
 use ringgate_core::proto::unreal::client::{Client, Event, Profile, State};
-use ringgate_core::proto::unreal::cookie::first_reliable_bunch;
 use ringgate_core::proto::unreal::handshake::{TAIL_BYTES_MAX, Tail};
 use ringgate_core::proto::unreal::notify::{Header, Sender};
-use ringgate_core::proto::unreal::peer::Peer;
 use ringgate_core::proto::unreal::prefix::Framing;
 
 /// A player of an Unreal game.

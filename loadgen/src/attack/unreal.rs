@@ -6,13 +6,13 @@
 
 use std::io;
 
+use ringgate_bots::unreal::peer::Fields;
 use ringgate_core::proto::unreal::PacketSeq;
 use ringgate_core::proto::unreal::bits::BitWriter;
 use ringgate_core::proto::unreal::client::{Client, Event, Profile};
 use ringgate_core::proto::unreal::cookie::{Cookie, Proof, SecretId};
 use ringgate_core::proto::unreal::front::{Classified, classify};
 use ringgate_core::proto::unreal::handshake::{Body, Handshake, Receiver, TAIL_BYTES_MAX, Tail};
-use ringgate_core::proto::unreal::notify::Fields;
 use ringgate_core::proto::unreal::prefix::{Framing, Prefix};
 
 use crate::rng::Rng;

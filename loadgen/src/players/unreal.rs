@@ -10,14 +10,14 @@
 //! meanwhile are lost, as a game's would be.
 
 use ringgate_batch::Endpoint;
+use ringgate_bots::unreal::bunch::{self, first_reliable_bunch};
+use ringgate_bots::unreal::peer::Peer;
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::bits::{BitReader, BitWriter};
-use ringgate_core::proto::unreal::bunch::{self, Bunch, behind_packet_info};
+use ringgate_core::proto::unreal::bunch::{Bunch, behind_packet_info};
 use ringgate_core::proto::unreal::client::{self, Client, Profile};
-use ringgate_core::proto::unreal::cookie::first_reliable_bunch;
 use ringgate_core::proto::unreal::handshake::{TAIL_BYTES_MAX, Tail};
 use ringgate_core::proto::unreal::notify::{Header, Sender};
-use ringgate_core::proto::unreal::peer::Peer;
 use ringgate_core::proto::unreal::prefix::Framing;
 
 use crate::rng::Rng;

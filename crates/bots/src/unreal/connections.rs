@@ -6,8 +6,9 @@ use ringgate_core::endpoint::Endpoint;
 use ringgate_core::proto::unreal::PacketSeq;
 use ringgate_core::proto::unreal::cookie::Cookie;
 use ringgate_core::proto::unreal::handshake::Base;
-use ringgate_core::proto::unreal::peer::Peer;
 use ringgate_core::proto::unreal::prefix::Ids;
+
+use super::peer::Peer;
 
 /// One player.
 #[derive(Debug)]

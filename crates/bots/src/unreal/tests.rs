@@ -288,7 +288,7 @@ fn somebody_too_old_is_told_so_and_somebody_silent_is_forgotten_alone() {
 
     let mut close = [0; 16];
     let mut out = ringgate_core::proto::unreal::bits::BitWriter::new(&mut close);
-    ringgate_core::proto::unreal::bunch::write_close(7, &mut out);
+    bunch::write_close(7, &mut out);
     let len = out.position();
     let mut reader = BitReader::new(&close).take(len).expect("written");
     let bits: Vec<_> = std::iter::from_fn(|| reader.flag()).collect();

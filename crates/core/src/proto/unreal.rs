@@ -8,9 +8,7 @@
 //!
 //! - [`front`]: what a gateway decides about datagrams, without the tables it decides over.
 //! - [`client`]: the engine's client side of the handshake as a state machine.
-//! - [`peer`]: one end of a connection ([`Notify`](super::notify::Notify)) with these packets, for
-//!   test players and test servers.
-//! - [`bunch`]: what such players say on the control channel.
+//! - [`bunch`]: how a player says on the control channel that it leaves.
 //!
 //! Checked against public captures of one UE5 server (version 4), never against an engine binary.
 //! Handshake versions 0 to 4 are served; which fields versions 2 and 3 have depends on the engine's
@@ -23,7 +21,6 @@ pub mod cookie;
 pub mod front;
 pub mod handshake;
 pub mod notify;
-pub mod peer;
 pub mod prefix;
 
 #[cfg(test)]

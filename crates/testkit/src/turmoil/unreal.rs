@@ -7,13 +7,13 @@ use super::stage::{HOMES, Input, Stage, UDP_LINK, home, is_player_socket};
 use crate::Host;
 use ringgate_batch::{Endpoint, IoEvent, LocalIp, SendFailure};
 use ringgate_bots::unreal::StandIn;
+use ringgate_bots::unreal::peer::Peer;
 use ringgate_core::crypto::cookie::CookieMac;
 use ringgate_core::limits::UNREAL_BYTES_MAX;
 use ringgate_core::proto::unreal::bits::{BitReader, BitWriter};
 use ringgate_core::proto::unreal::client::{Client, Event, Profile};
 use ringgate_core::proto::unreal::handshake::{Base, TAIL_BYTES_MAX, Tail};
 use ringgate_core::proto::unreal::notify::{Header, Sender};
-use ringgate_core::proto::unreal::peer::Peer;
 use ringgate_core::proto::unreal::prefix::Framing;
 use ringgate_core::secret::CookieSecret;
 use ringgate_gate::{

@@ -16,10 +16,10 @@ use crate::random::Random;
 use crate::unreal_player::{GET_IN_NS, PORTS, UnrealMatch, UnrealMove};
 use crate::worker::Arrival;
 use ringgate_batch::{Endpoint, IoEvent, LocalIp, SocketId};
+use ringgate_bots::unreal::peer::Fields;
 use ringgate_core::proto::unreal::PacketSeq;
 use ringgate_core::proto::unreal::bits::BitWriter;
 use ringgate_core::proto::unreal::handshake::{Body, Handshake, TAIL_BYTES_MAX, Tail};
-use ringgate_core::proto::unreal::notify::Fields;
 use ringgate_core::proto::unreal::prefix::Ids;
 use ringgate_gate::BindId;
 

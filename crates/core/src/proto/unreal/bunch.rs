@@ -1,5 +1,5 @@
-//! As much of bunches as test players and test servers need: unreliable data on the control
-//! channel, and its closing. That is also what a gateway looks for.
+//! As much of bunches as a gateway looks for, and as test players and test servers read: unreliable
+//! data on the control channel, and its closing.
 //!
 //! ```text
 //! control 1 [open 1 | close 1 [reason, up to 4]] | paused 1 | reliable 1 | channel, packed
@@ -9,10 +9,7 @@
 //!
 //! What is partial, exports names, or belongs to another channel is not read here either.
 
-use super::bits::{BitReader, BitWriter};
-
-/// The longest data of one bunch, in whole bytes: what an engine leaves for it in a packet.
-pub const DATA_BYTES_MAX: usize = 952;
+use super::bits::BitReader;
 
 /// One bunch of the control channel.
 #[derive(Clone, Copy, Debug)]
@@ -95,45 +92,6 @@ pub fn behind_packet_info(mut payload: BitReader<'_>) -> Option<BitReader<'_>> {
     Some(payload)
 }
 
-/// Writes data as an unreliable bunch of the control channel.
-///
-/// # Panics
-/// Where the buffer is too short, or the data longer than [`DATA_BYTES_MAX`].
-pub fn write_data(data: &[u8], out: &mut BitWriter<'_>) {
-    assert!(data.len() <= DATA_BYTES_MAX, "no engine puts that much into a bunch");
-    let (is_control, is_paused, is_reliable) = (false, false, false);
-    out.flag(is_control);
-    out.flag(is_paused);
-    out.flag(is_reliable);
-    write_packed(CONTROL_CHANNEL, out);
-    out.write(NOTHING_MORE, 3);
-    out.write(8 * data.len() as u64, LENGTH_BITS);
-    out.copy(BitReader::new(data));
-}
-
-/// Writes the bunch that closes the control channel. It is reliable, and has this number among the
-/// channel's.
-///
-/// # Panics
-/// Where the buffer is too short.
-pub fn write_close(sequence: u16, out: &mut BitWriter<'_>) {
-    let (is_control, is_open, is_close) = (true, false, true);
-    out.flag(is_control);
-    out.flag(is_open);
-    out.flag(is_close);
-    out.write(0, CLOSE_REASON_ZERO_BITS);
-    let (is_paused, is_reliable) = (false, true);
-    out.flag(is_paused);
-    out.flag(is_reliable);
-    write_packed(CONTROL_CHANNEL, out);
-    out.write(NOTHING_MORE, 3);
-    out.write(sequence.into(), SEQUENCE_BITS);
-    let is_hardcoded = true;
-    out.flag(is_hardcoded);
-    write_packed(NAME_CONTROL, out);
-    out.write(0, LENGTH_BITS);
-}
-
 /// A number below `end`: bits from the lowest up, as long as the next one could still be set.
 fn read_below(end: u32, reader: &mut BitReader<'_>) -> Option<u32> {
     let (mut value, mut mask) = (0, 1);
@@ -160,23 +118,12 @@ fn read_packed(reader: &mut BitReader<'_>) -> Option<u32> {
     None
 }
 
-fn write_packed(mut value: u32, out: &mut BitWriter<'_>) {
-    while value > 0x7f {
-        out.write(u64::from(value & 0x7f) << 1 | 1, 8);
-        value >>= 7;
-    }
-    out.write(u64::from(value) << 1, 8);
-}
-
 const CONTROL_CHANNEL: u32 = 0;
-const NAME_CONTROL: u32 = 255;
 const CLOSE_REASONS: u32 = 15;
 
-/// Reason 0 takes as many bits as there are masks below the end.
-const CLOSE_REASON_ZERO_BITS: usize = 4;
 const SEQUENCE_BITS: usize = 10;
 
-/// A bunch that closes the control channel, as [`write_close`] writes it.
+/// A bunch that closes the control channel, as an engine writes it.
 const CLOSE_BITS: usize = 60;
 
 /// Its bits that are always the same: all but the reason at 3 to 6, the pause at 7 and the number
@@ -187,105 +134,13 @@ const CLOSE_MASK: u64 = !(0b1_1111 << 3 | 0x3ff << 20) & ((1 << CLOSE_BITS) - 1)
 const CLOSE: u64 = 0b101 | 1 << 8 | 1 << 30 | 0x02ff << 31;
 const LENGTH_BITS: usize = 13;
 
-/// No exported names, no referred ones, not a part of something larger.
-const NOTHING_MORE: u64 = 0;
-
-const _: () = assert!(8 * DATA_BYTES_MAX < 1 << LENGTH_BITS);
-
 #[cfg(test)]
 mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
     use super::*;
-
-    fn bytes_of(mut data: BitReader<'_>) -> Vec<u8> {
-        std::iter::from_fn(|| data.byte()).collect()
-    }
-
-    #[test]
-    fn data_of_any_length_comes_back_at_any_bit() {
-        for (len, at) in [(0, 0), (1, 3), (100, 1), (DATA_BYTES_MAX, 7)] {
-            let data: Vec<_> = (0..len).map(|byte| byte as u8).collect();
-            let mut buf = [0xff; DATA_BYTES_MAX + 8];
-            let mut out = BitWriter::new(&mut buf);
-            out.write(0, at);
-            write_data(&data, &mut out);
-            assert_eq!(out.position(), at + 27 + 8 * len);
-            let end = out.position();
-            let mut reader = BitReader::new(&buf).take(end).expect("written");
-            reader.skip(at).expect("written");
-            let Some(Bunch::Data(read)) = Bunch::read(reader) else { panic!("{len} at {at}") };
-            assert_eq!(bytes_of(read), data);
-        }
-    }
-
-    #[test]
-    fn a_close_is_told_from_data_and_is_as_long_as_an_engine_writes_it() {
-        let mut buf = [0; 16];
-        let mut out = BitWriter::new(&mut buf);
-        write_close(1023, &mut out);
-        // 3 + 4 + 2 + 8 + 3 + 10 + (1 + 16) + 13.
-        assert_eq!(out.position(), 60);
-        let reader = BitReader::new(&buf).take(60).expect("written");
-        assert!(matches!(Bunch::read(reader), Some(Bunch::Close)));
-        let short = BitReader::new(&buf).take(59).expect("written");
-        assert!(Bunch::read(short).is_none());
-    }
-
-    /// A packet's bits with these bunches, behind packet info of that many bits.
-    fn payload(info_bits: usize, bunches: &[fn(&mut BitWriter<'_>)]) -> ([u8; 256], usize) {
-        let mut buf = [0; 256];
-        let mut out = BitWriter::new(&mut buf);
-        let info = match info_bits {
-            1 => 0,
-            12 => 0x7ff,
-            _ => 0x55fff,
-        };
-        out.write(info, info_bits);
-        for bunch in bunches {
-            bunch(&mut out);
-        }
-        let bits = out.position();
-        (buf, bits)
-    }
-
-    fn is_close(info_bits: usize, bunches: &[fn(&mut BitWriter<'_>)]) -> bool {
-        let (buf, bits) = payload(info_bits, bunches);
-        closes_connection(BitReader::new(&buf).take(bits).expect("written"))
-    }
-
-    #[test]
-    fn a_close_is_found_alone_first_and_last() {
-        let close: fn(&mut BitWriter<'_>) = |out| write_close(700, out);
-        let data: fn(&mut BitWriter<'_>) = |out| write_data(&[0xff; 40], out);
-        for info_bits in [1, 12, 20] {
-            assert!(is_close(info_bits, &[close]));
-            assert!(is_close(info_bits, &[data, close]));
-            assert!(is_close(info_bits, &[close, data]));
-            assert!(is_close(info_bits, &[data, data, close]));
-            assert!(!is_close(info_bits, &[data]));
-            assert!(!is_close(info_bits, &[data, data]));
-            assert!(!is_close(info_bits, &[]));
-        }
-    }
-
-    #[test]
-    fn what_is_not_always_the_same_in_a_close_may_be_anything() {
-        let (buf, bits) = payload(1, &[|out| write_close(0, out)]);
-        for at in 1..bits {
-            let mut changed = buf;
-            crate::proto::unreal::bits::store(
-                &mut changed,
-                at,
-                1,
-                u64::from(buf[at / 8] >> (at % 8) & 1 == 0),
-            );
-            let reader = BitReader::new(&changed).take(bits).expect("written");
-            let is_free = matches!(at - 1, 3..=7 | 20..=29);
-            assert_eq!(ends_with_close(reader), is_free, "bit {at}");
-        }
-    }
+    use crate::proto::unreal::bits::{BitWriter, store};
 
     #[test]
     fn packet_info_is_passed_over_in_all_its_forms() {
@@ -311,7 +166,7 @@ mod tests {
         assert!(Bunch::read(BitReader::new(&buf).take(27).expect("written")).is_none());
         // A partial one of the control channel.
         buf = [0; 8];
-        crate::proto::unreal::bits::store(&mut buf, 13, 1, 1);
+        store(&mut buf, 13, 1, 1);
         assert!(Bunch::read(BitReader::new(&buf).take(40).expect("there")).is_none());
     }
 
@@ -326,7 +181,12 @@ mod tests {
         fn packed_numbers_come_back(value: u32) {
             let mut buf = [0; 8];
             let mut out = BitWriter::new(&mut buf);
-            write_packed(value, &mut out);
+            let mut rest = value;
+            while rest > 0x7f {
+                out.write(u64::from(rest & 0x7f) << 1 | 1, 8);
+                rest >>= 7;
+            }
+            out.write(u64::from(rest) << 1, 8);
             prop_assert_eq!(read_packed(&mut BitReader::new(&buf)), Some(value));
         }
     }

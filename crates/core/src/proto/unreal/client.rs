@@ -12,7 +12,7 @@
 //! The caller owns time and transport: [`Client::handle_datagram`] for what arrives, then
 //! [`Client::poll_transmit`] until it returns `None`, and again when [`Client::poll_timeout`] says
 //! so. It never gives up by itself. Game packets are recognised and counted as signs of life; their
-//! header is for [`peer`](super::peer) or for the caller.
+//! header is for the caller.
 
 use super::cookie::{Cookie, Proof};
 use super::handshake::{Base, Body, Handshake, Receiver, Tail};

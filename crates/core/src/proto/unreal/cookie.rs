@@ -41,17 +41,6 @@ impl Cookie {
     }
 }
 
-/// The number that a side's first reliable bunch on any channel has, which follows from its first
-/// packet's. This is why packet sequences cannot be shifted at will between the two sides of a
-/// relay.
-#[inline]
-pub const fn first_reliable_bunch(first_packet: PacketSeq) -> u16 {
-    (first_packet.value() as u16 & (RELIABLE_RANGE - 1)) + 1
-}
-
-/// Reliable bunches are numbered modulo this.
-pub const RELIABLE_RANGE: u16 = 1024;
-
 /// Which of the two secrets made a cookie.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SecretId(bool);

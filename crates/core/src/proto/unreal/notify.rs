@@ -14,9 +14,9 @@
 //! acknowledgement can be true. Numbers are never changed: both ends see their own.
 
 use super::PacketSeq;
-use super::bits::{BitReader, BitWriter};
+use super::bits::BitReader;
 use super::cookie::Cookie;
-use super::prefix::{Framing, Ids, Prefix};
+use super::prefix::Framing;
 use super::timing::NS_PER_S;
 use crate::drops::DropReason;
 use crate::limits::UNREAL_GAP_MAX;
@@ -78,35 +78,6 @@ impl<'a> Header<'a> {
     #[inline]
     pub const fn payload(&self) -> BitReader<'a> {
         self.payload
-    }
-}
-
-/// A header to be written.
-#[derive(Clone, Copy, Debug)]
-pub struct Fields<'a> {
-    /// The packet's number.
-    pub sequence: PacketSeq,
-    /// The newest packet that has arrived.
-    pub acked: PacketSeq,
-    /// The history, newest word first. Invariant: 1 to 8 words.
-    pub history: &'a [u32],
-}
-
-impl Fields<'_> {
-    /// Begins a game packet: prefix and header. The game's bits follow, and two termination bits.
-    ///
-    /// # Panics
-    /// Where the buffer is too short, or where the history does not have 1 to 8 words.
-    pub fn write(&self, framing: &Framing, ids: Ids, out: &mut BitWriter<'_>) {
-        let words = self.history.len();
-        assert!((1..=HISTORY_WORDS_MAX).contains(&words), "a history has 1 to 8 words");
-        framing.write(Prefix { ids, is_handshake: false }, out);
-        let acked = self.acked.value() << ACKED_AT;
-        let sequence = self.sequence.value() << SEQUENCE_AT;
-        out.write((words - 1) as u64 | acked | sequence, FIELDS_BITS);
-        for &word in self.history {
-            out.write(word.into(), WORD_BITS);
-        }
     }
 }
 

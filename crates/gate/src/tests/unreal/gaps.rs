@@ -2,10 +2,10 @@
 
 use super::rig::{Arena, Player, rules_mut, unreal_setup};
 use crate::counters::Ended;
+use ringgate_bots::unreal::peer::Fields;
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::PacketSeq;
 use ringgate_core::proto::unreal::bits::BitWriter;
-use ringgate_core::proto::unreal::notify::Fields;
 
 impl Player {
     /// A packet with any number, which acknowledges what the player has received.

@@ -6,10 +6,11 @@ use crate::counters::Ended;
 use crate::ids::{BackendId, ListenerId};
 use crate::setup::{Route, Setup};
 use ringgate_batch::Endpoint;
+use ringgate_bots::unreal::bunch::write_close;
+use ringgate_bots::unreal::peer::Fields;
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::bits::{BitReader, BitWriter};
-use ringgate_core::proto::unreal::bunch::write_close;
-use ringgate_core::proto::unreal::notify::{Fields, Header};
+use ringgate_core::proto::unreal::notify::Header;
 use ringgate_core::proto::unreal::prefix::Framing;
 
 /// The longest that a session stays which is over: the silence that is waited for, and the horizon

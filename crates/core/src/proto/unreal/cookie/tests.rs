@@ -144,9 +144,7 @@ fn the_input_of_the_mac_tells_everything_apart() {
 fn sequences_are_14_bits_of_the_cookie() {
     let mut cookie = Cookie([0xff; COOKIE_BYTES]);
     assert_eq!(cookie.server_sequence(), PacketSeq::MAX);
-    assert_eq!(first_reliable_bunch(cookie.server_sequence()), RELIABLE_RANGE);
     cookie.0[..4].copy_from_slice(&[0x00, 0x40, 0x01, 0xc0]);
     assert_eq!(cookie.server_sequence().value(), 0);
     assert_eq!(cookie.client_sequence().value(), 1);
-    assert_eq!(first_reliable_bunch(cookie.server_sequence()), 1);
 }

@@ -4,9 +4,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::proto::unreal::bits::store;
+use crate::proto::unreal::bits::{BitWriter, store};
 use crate::proto::unreal::prefix::Layout;
-use crate::proto::unreal::tests::vectors::{IDS, ORIGINAL, VERSIONED, cookie, magic};
+use crate::proto::unreal::tests::vectors::{IDS, ORIGINAL, VERSIONED, cookie, magic, write_header};
 
 const NOW: Gaps = Gaps { now_ns: 1000 * NS_PER_S, limit: 0 };
 
@@ -18,7 +18,7 @@ fn seq(number: u64) -> PacketSeq {
 fn packet(framing: &Framing, sequence: PacketSeq, acked: PacketSeq, history: &[u32]) -> Vec<u8> {
     let mut buf = [0xee; 64];
     let mut out = BitWriter::new(&mut buf);
-    Fields { sequence, acked, history }.write(framing, IDS, &mut out);
+    write_header(framing, IDS, (sequence, acked), history, &mut out);
     out.flag(false);
     let len = out.finish(2);
     buf[..len].to_vec()

@@ -2,11 +2,9 @@
 
 use super::super::PacketSeq;
 use super::super::bits::{BitReader, BitWriter};
-use super::super::cookie::{
-    COOKIE_BYTES, Cookie, Proof, SecretId, Timestamp, first_reliable_bunch,
-};
+use super::super::cookie::{COOKIE_BYTES, Cookie, Proof, SecretId, Timestamp};
 use super::super::handshake::{Base, Body, HANDSHAKE_BYTES_MAX, Handshake, Receiver, Shape, Tail};
-use super::super::notify::{Fields, Header};
+use super::super::notify::Header;
 use super::super::prefix::{Framing, Ids, Layout, Magic, Prefix};
 
 pub(in crate::proto::unreal) const IDS: Ids = Ids::new(1, 5);
@@ -52,6 +50,24 @@ pub(in crate::proto::unreal) fn tail() -> Tail {
     let mut random = [0x55; 17];
     random[0] = 0;
     Tail::draw(&random)
+}
+
+/// Begins a game packet of this number, which acknowledges that one, as an engine does.
+pub(in crate::proto::unreal) fn write_header(
+    framing: &Framing,
+    ids: Ids,
+    (sequence, acked): (PacketSeq, PacketSeq),
+    history: &[u32],
+    out: &mut BitWriter<'_>,
+) {
+    framing.write(Prefix { ids, is_handshake: false }, out);
+    out.write(history.len() as u64 - 1, 3);
+    out.flag(false);
+    out.write(acked.value(), 14);
+    out.write(sequence.value(), 14);
+    for &word in history {
+        out.write(word.into(), 32);
+    }
 }
 
 pub(in crate::proto::unreal) fn magic(text: &str) -> Magic {
@@ -211,9 +227,6 @@ fn cookies_seed_the_sequences() {
     let cookie = cookie(0x10);
     assert_eq!(cookie.server_sequence(), PacketSeq::new(4368));
     assert_eq!(cookie.client_sequence(), PacketSeq::new(4882));
-    // The reliable bases, before the step to the first bunch.
-    assert_eq!(first_reliable_bunch(cookie.server_sequence()), 272 + 1);
-    assert_eq!(first_reliable_bunch(cookie.client_sequence()), 786 + 1);
 }
 
 #[test]
@@ -247,7 +260,7 @@ fn game_packets_are_the_known_ones() {
         let ids = framing.layout.ids(1, 5);
         let mut buf = [0xee; 32];
         let mut out = BitWriter::new(&mut buf);
-        Fields { sequence, acked, history }.write(&framing, ids, &mut out);
+        write_header(&framing, ids, (sequence, acked), history, &mut out);
         for &(value, width) in info {
             out.write(value, width);
         }

@@ -1,14 +1,14 @@
 //! One end of a connection between an engine's client and server: [`Notify`] behind Unreal's
 //! prefix. For test players and test servers; a gateway only passes these packets on.
 
-use super::PacketSeq;
-use super::bits::{BitReader, BitWriter};
-use super::cookie::Cookie;
-use super::notify::{Fields, Header, Sender};
-use super::prefix::{Framing, Ids};
-use crate::drops::DropReason;
-use crate::limits::UNREAL_BYTES_MAX;
-use crate::proto::notify::Notify;
+use ringgate_core::drops::DropReason;
+use ringgate_core::limits::UNREAL_BYTES_MAX;
+use ringgate_core::proto::notify::Notify;
+use ringgate_core::proto::unreal::PacketSeq;
+use ringgate_core::proto::unreal::bits::{BitReader, BitWriter};
+use ringgate_core::proto::unreal::cookie::Cookie;
+use ringgate_core::proto::unreal::notify::{HISTORY_WORDS_MAX, Header, Sender};
+use ringgate_core::proto::unreal::prefix::{Framing, Ids, Prefix};
 
 /// One end of a connection.
 #[derive(Clone, Debug)]
@@ -97,6 +97,37 @@ impl Peer {
         on_news: impl FnMut(PacketSeq, bool),
     ) -> Result<(), DropReason> {
         self.notify.handle_header(&header.told(), is_delivered, on_news)
+    }
+}
+
+/// The header of a game packet, to be written.
+#[derive(Clone, Copy, Debug)]
+pub struct Fields<'a> {
+    /// The packet's number.
+    pub sequence: PacketSeq,
+    /// The newest packet that has arrived.
+    pub acked: PacketSeq,
+    /// The history, newest word first. Invariant: 1 to 8 words.
+    pub history: &'a [u32],
+}
+
+impl Fields<'_> {
+    /// Begins a game packet: prefix and header. The game's bits follow, and two termination bits.
+    ///
+    /// # Panics
+    /// Where the buffer is too short, or where the history does not have 1 to 8 words.
+    pub fn write(&self, framing: &Framing, ids: Ids, out: &mut BitWriter<'_>) {
+        let words = self.history.len();
+        assert!((1..=HISTORY_WORDS_MAX).contains(&words), "a history has 1 to 8 words");
+        framing.write(Prefix { ids, is_handshake: false }, out);
+        out.write((words - 1) as u64, 3);
+        // Zero up to UE 5.7.
+        out.flag(false);
+        out.write(self.acked.value(), 14);
+        out.write(self.sequence.value(), 14);
+        for &word in self.history {
+            out.write(word.into(), 32);
+        }
     }
 }
 

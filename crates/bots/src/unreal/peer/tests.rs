@@ -3,8 +3,17 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::proto::notify::{HISTORY_PACKETS_MAX, HISTORY_WORDS_MAX};
-use crate::proto::unreal::tests::vectors::{IDS, VERSIONED, cookie};
+use ringgate_core::proto::unreal::cookie::COOKIE_BYTES;
+use ringgate_core::proto::unreal::notify::HISTORY_PACKETS_MAX;
+use ringgate_core::proto::unreal::prefix::{Layout, Magic};
+
+const IDS: Ids = Ids::new(1, 5);
+const VERSIONED: Framing = Framing { magic: Magic::NONE, layout: Layout::Versioned };
+
+/// A cookie that counts up from `first`.
+fn cookie(first: u8) -> Cookie {
+    Cookie(std::array::from_fn::<_, COOKIE_BYTES, _>(|index| first + index as u8))
+}
 
 fn no_bunches() -> BitReader<'static> {
     BitReader::new(&[0]).take(1).expect("a bit")
@@ -30,8 +39,8 @@ fn take(peer: &mut Peer, datagram: &[u8]) -> Result<Vec<(u64, bool)>, DropReason
 }
 
 fn words(datagram: &[u8]) -> usize {
-    let (_, reader) = VERSIONED.read(datagram).expect("a packet");
-    Header::read(reader).expect("a header").history_packets() / 32
+    let (_, mut reader) = VERSIONED.read(datagram).expect("a packet");
+    reader.read(3).expect("a header") as usize + 1
 }
 
 #[test]
