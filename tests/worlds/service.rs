@@ -11,14 +11,17 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
+use ringgate_fleet::etcd::Client;
 use ringgate_fleet::keyspace::{Keyspace, Name};
 use ringgate_fleet::seal::FleetKey;
+use ringgate_process::doors::Seat;
 use ringgate_tokens::book::Now;
 use ringgate_tokens::desk::Rules;
+use ringgate_tokens::http::routes::answer;
 use ringgate_tokens::journal::Disk;
-use ringgate_tokens::service::Doorless;
+use ringgate_tokens::service::{Shared, open, work};
 use ringgate_tokens::{Caller, Options, Scope};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use zeroize::Zeroizing;
 
@@ -46,9 +49,18 @@ pub(crate) struct Service {
 
 struct Alive {
     process: Process,
-    office: Arc<Doorless>,
+    office: Arc<Office>,
     work: JoinHandle<()>,
     is_stopping: bool,
+}
+
+/// What answers, without threads and doors: whoever has it asks it directly.
+struct Office {
+    shared: Arc<Shared>,
+    client: Client,
+    /// Every request has been answered.
+    drained: watch::Sender<bool>,
+    seat: Seat,
 }
 
 /// What has come of a request for a token.
@@ -97,9 +109,11 @@ impl Service {
         let client = etcd::client(etcd, process);
         let instance = self.starts << 8 | self.number as u32;
         let options = self.options();
-        let (office, work) = Doorless::open(options, (client, running.clock()), instance);
+        let (shared, confirmed) = open(options, running.clock(), instance);
+        let (drained, is_drained) = watch::channel(false);
+        let work = work(Arc::clone(&shared), client.clone(), confirmed, is_drained);
         let work = running.spawn(work);
-        let office = Arc::new(office);
+        let office = Arc::new(Office { shared, client, drained, seat: Seat::default() });
         self.ran_ms = now_ms;
         self.alive = Some(Alive { process: running, office, work, is_stopping: false });
     }
@@ -145,7 +159,8 @@ impl Service {
     /// It is told to end.
     pub(crate) fn stop(&mut self) {
         if let Some(alive) = &mut self.alive {
-            alive.office.stop();
+            alive.office.shared.stop();
+            let _ = alive.office.drained.send(true);
             alive.is_stopping = true;
         }
     }
@@ -218,7 +233,7 @@ impl Service {
 }
 
 async fn post(
-    office: &Doorless,
+    office: &Office,
     path: &str,
     body: &serde_json::Value,
 ) -> Result<serde_json::Value, String> {
@@ -226,7 +241,7 @@ async fn post(
         .header("authorization", format!("Bearer {SECRET}"))
         .body(Full::new(Bytes::from(body.to_string())))
         .expect("a request");
-    let response = office.answer(request).await;
+    let response = answer(&office.shared, &office.client, &office.seat, request).await;
     let status = response.status();
     let Ok(text) = response.into_body().collect().await;
     let text: serde_json::Value = serde_json::from_slice(&text.to_bytes()).expect("JSON");

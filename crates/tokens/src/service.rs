@@ -11,9 +11,6 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
-use ::http::Request;
-use bytes::Bytes;
-use http_body::Body;
 use ringgate_fleet::clocks::{self, Clocks};
 use ringgate_fleet::epochs::Policy;
 use ringgate_fleet::etcd::{self, Client};
@@ -21,8 +18,6 @@ use ringgate_fleet::keyspace::{Keyspace, Name};
 use ringgate_fleet::member::{MemberStatus, TICK, lock};
 use ringgate_fleet::seal::FleetKey;
 use ringgate_os::wiping;
-use ringgate_process::doors::Seat;
-use ringgate_process::pages::Answer;
 use tokio::sync::{Notify, mpsc, watch};
 
 use crate::book::Now;
@@ -72,7 +67,7 @@ pub struct Options {
 
 /// What all threads share.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub struct Shared {
     pub(crate) options: Plan,
     /// Names this process among all that ever were: blocks of slots go by it.
     pub(crate) owner: Name,
@@ -171,6 +166,11 @@ impl Shared {
         lock(&self.member).clone_from(status);
     }
 
+    /// Takes nothing new.
+    pub fn stop(&self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
+    }
+
     pub(crate) fn is_stopping(&self) -> bool {
         self.is_stopping.load(Ordering::Relaxed)
     }
@@ -189,7 +189,8 @@ pub struct Running {
 }
 
 /// A service that nothing is decided in yet. What doubts an operator has believed comes beside it.
-fn open(
+/// No two starts of one name may have one `instance`.
+pub fn open(
     options: Options,
     clock: Arc<dyn Clocks>,
     instance: u32,
@@ -280,7 +281,7 @@ impl Running {
 
     /// Begins to.
     pub fn end(&self) {
-        self.shared.is_stopping.store(true, Ordering::Relaxed);
+        self.shared.stop();
         let _ = self.stop.send(true);
     }
 
@@ -296,46 +297,6 @@ impl Running {
     pub fn is_healthy(&self) -> bool {
         let mut threads = self.http.iter().chain([&self.fleet]);
         self.shared.is_stopping() || !threads.any(thread::JoinHandle::is_finished)
-    }
-}
-
-/// A service without threads and doors: whoever has it asks it directly.
-#[derive(Debug)]
-pub struct Doorless {
-    shared: Arc<Shared>,
-    client: Client,
-    drained: watch::Sender<bool>,
-    seat: Seat,
-}
-
-impl Doorless {
-    /// A service, and what it does beside answering: that goes on until it is told to stop. No two
-    /// starts of one name may have one `instance`.
-    pub fn open(
-        options: Options,
-        (client, clock): (Client, Arc<dyn Clocks>),
-        instance: u32,
-    ) -> (Self, impl Future<Output = ()> + Send + use<>) {
-        let (shared, confirmed) = open(options, clock, instance);
-        let (drained, is_drained) = watch::channel(false);
-        let work = work(Arc::clone(&shared), client.clone(), confirmed, is_drained);
-        (Self { shared, client, drained, seat: Seat::default() }, work)
-    }
-
-    /// Answers a request as over a connection.
-    pub async fn answer<B>(&self, request: Request<B>) -> Answer
-    where
-        B: Body<Data = Bytes>,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
-        http::routes::answer(&self.shared, &self.client, &self.seat, request).await
-    }
-
-    /// Takes nothing new, gives back what is not promised, and ends. What is under way has been
-    /// answered by then.
-    pub fn stop(&self) {
-        self.shared.is_stopping.store(true, Ordering::Relaxed);
-        let _ = self.drained.send(true);
     }
 }
 
@@ -381,8 +342,9 @@ fn run_fleet(
     runtime.block_on(work(shared, client, confirmed, drained));
 }
 
-/// Everything but answers.
-async fn work(
+/// Everything but answers. It ends when every request has been answered, after what is not promised
+/// was given back.
+pub async fn work(
     shared: Arc<Shared>,
     client: Client,
     mut confirmed: mpsc::Receiver<u64>,

@@ -114,14 +114,14 @@ fn plain(why: Refusal) -> Refused {
 }
 
 /// What a request has behind its head: of a connection, or of whoever asks directly.
-pub(crate) trait Asked: Body<Data = Bytes, Error: Into<BoxError>> {}
+pub trait Asked: Body<Data = Bytes, Error: Into<BoxError>> {}
 
 impl<B: Body<Data = Bytes, Error: Into<BoxError>>> Asked for B {}
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Answers a request, whatever it is.
-pub(crate) async fn answer(
+pub async fn answer(
     shared: &Shared,
     client: &Client,
     seat: &Seat,
