@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::plan::{self, Links};
-use super::reload::{self, Known as KnownListeners, Next};
+use super::plan;
+use super::reload;
 use crate::config::{self, Config, Link, Protocol};
 use crate::membership::{CLASH, Facts, Known, Refused, merged_beside};
 use ringgate_fleet::seal::name_of;
@@ -15,6 +15,8 @@ use ringgate_gate::{
     Backend, BackendId, Front, LinkKind, ListenerId, Phase, Setup, TokenReuse, clashes,
 };
 use ringgate_os::process;
+
+pub use super::reload::{Known as KnownListeners, Next};
 
 /// What is known of the workers of a gateway.
 pub trait Crew {
@@ -216,7 +218,7 @@ impl Following {
 
     /// What workers are to be told now, and the config that says it. `owner` says whose process a
     /// backend is.
-    pub(super) fn next(
+    pub fn next(
         &mut self,
         running: &Running<'_>,
         owner: impl Fn(&str) -> Option<u32>,
@@ -232,27 +234,6 @@ impl Following {
         let mut next = reload::next(config, setup, &with.config, is_free, is_of_file, listeners)?;
         next.setup.awaits_fleet &= !self.known.is_listed;
         Ok((next, with.config))
-    }
-
-    /// The same for a gateway whose listeners are those that it was started with.
-    pub fn next_setup(
-        &mut self,
-        running: &Running<'_>,
-        owner: impl Fn(&str) -> Option<u32>,
-        links: Links,
-    ) -> Result<(Setup, Config), Vec<String>> {
-        let fronts: Vec<_> =
-            running.setup.listeners.iter().map(|it| Front::of(&it.protocol)).collect();
-        let listeners = KnownListeners {
-            fronts: &fronts,
-            made_with: &|_| None,
-            is_vacant: &|_| false,
-            spoken: &|backend| (running.crew.players(backend) > 0).then_some(Front::Netcode),
-            links,
-            holder_of: &|_| None,
-        };
-        let (next, config) = self.next(running, owner, &listeners)?;
-        Ok((next.setup, config))
     }
 
     /// Workers were told what is known by the setup with this revision.

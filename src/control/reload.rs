@@ -25,21 +25,23 @@ use ringgate_os::process;
 
 use super::plan;
 use fields::{differing, of_listeners};
+pub use listeners::Known;
+pub(super) use listeners::made_with;
 use listeners::{Fate, fates};
-pub(super) use listeners::{Known, made_with};
 
 /// What follows from a config that was read again.
 #[derive(Debug)]
-pub(super) struct Next {
-    pub(super) setup: Setup,
+pub struct Next {
+    /// What workers are told.
+    pub setup: Setup,
     /// What is different, for the log.
-    pub(super) changes: Vec<String>,
+    pub changes: Vec<String>,
     /// Which listeners of the config are new, with their numbers.
-    pub(super) added: Vec<(ListenerId, usize)>,
+    pub added: Vec<(ListenerId, usize)>,
     /// Which listeners have gone from the config.
-    pub(super) removed: Vec<ListenerId>,
+    pub removed: Vec<ListenerId>,
     /// Which are there again before they have drained.
-    pub(super) returned: Vec<ListenerId>,
+    pub returned: Vec<ListenerId>,
 }
 
 /// Works out what to tell the workers, who run `setup` because of the config `old`.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ringgate::config::keys::KeySources;
 use ringgate::config::{self, Config};
-use ringgate::control::following::{self, Crew, Following, Running};
+use ringgate::control::following::{self, Crew, Following, KnownListeners, Running};
 use ringgate::control::plan::{self, Links};
 use ringgate::membership::{
     Facts, Known, Member, Order, Prepared, Shelf, StateFiles, Surroundings,
@@ -17,9 +17,9 @@ use ringgate_core::crypto::Aead;
 use ringgate_core::secret::Key;
 use ringgate_fleet::copy::StateFile;
 use ringgate_gate::{
-    BackendId, BindId, Claims, Credentials, Ended, FleetPlayers, FleetTokens, Gate, ListenerId,
-    Mail, MoveOrder, Now, Protocol, Seed, SessionId, Setup, SpentToken, Survey, Wanted, WorkerId,
-    WorkerIndex,
+    BackendId, BindId, Claims, Credentials, Ended, FleetPlayers, FleetTokens, Front, Gate,
+    ListenerId, Mail, MoveOrder, Now, Protocol, Seed, SessionId, Setup, SpentToken, Survey, Wanted,
+    WorkerId, WorkerIndex,
 };
 use ringgate_link::announce::{Announced, Announcement};
 use ringgate_testkit::{Host, Random, Rehearsal, Succession, Wire};
@@ -479,9 +479,19 @@ impl Alive {
                     && host.gate().setup().revision == setup.revision
             };
             let running = Running { config, setup, crew: &crew, workers: 1, is_free: &is_free };
-            match following.next_setup(&running, |name| member.owner(name), *links) {
+            let fronts: Vec<_> = setup.listeners.iter().map(|it| Front::of(&it.protocol)).collect();
+            // Its listeners are those that it was started with.
+            let listeners = KnownListeners {
+                fronts: &fronts,
+                made_with: &|_| None,
+                is_vacant: &|_| false,
+                spoken: &|backend| (crew.players(backend) > 0).then_some(Front::Netcode),
+                links: *links,
+                holder_of: &|_| None,
+            };
+            match following.next(&running, |name| member.owner(name), &listeners) {
                 Ok((next, config)) => {
-                    self.setup = Arc::new(next);
+                    self.setup = Arc::new(next.setup);
                     self.config = config;
                     self.following.gave(self.setup.revision);
                     self.is_pending = false;

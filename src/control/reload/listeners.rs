@@ -18,19 +18,19 @@ use ringgate_worker::handover::MadeWith;
 
 /// What the control thread knows of listeners beside what workers were told.
 #[derive(Clone, Copy)]
-pub(in crate::control) struct Known<'a> {
+pub struct Known<'a> {
     /// Whose tables were made at the start.
-    pub(in crate::control) fronts: &'a [Front],
+    pub fronts: &'a [Front],
     /// What the sockets of a listener which drains were made with.
-    pub(in crate::control) made_with: &'a dyn Fn(ListenerId) -> Option<&'a MadeWith>,
+    pub made_with: &'a dyn Fn(ListenerId) -> Option<&'a MadeWith>,
     /// Whether every worker has closed a listener.
-    pub(in crate::control) is_vacant: &'a dyn Fn(ListenerId) -> bool,
+    pub is_vacant: &'a dyn Fn(ListenerId) -> bool,
     /// What the players of a backend speak, if it has any.
-    pub(in crate::control) spoken: &'a dyn Fn(BackendId) -> Option<Front>,
+    pub spoken: &'a dyn Fn(BackendId) -> Option<Front>,
     /// Which sockets toward game processes were made at the start.
-    pub(in crate::control) links: Links,
+    pub links: Links,
     /// Whose sockets take what is sent to an address.
-    pub(in crate::control) holder_of: &'a dyn Fn(SocketAddr) -> Option<ListenerId>,
+    pub holder_of: &'a dyn Fn(SocketAddr) -> Option<ListenerId>,
 }
 
 /// What becomes of a listener that the config has.
