@@ -65,7 +65,7 @@ pub use listener::{Echo, Limits, Listener, Netcode, Plain, RoutingToken, Sequenc
 pub use mistake::{Mistake, Mistakes};
 pub use read::{fleet, parse, run_dir};
 pub use ringgate_process::logging::LogFormat;
-pub use schema::{Changes, Field, changes, changes_of};
+pub use schema::{Changes, Field, changes};
 pub use token::Token;
 
 use keys::KeySources;

@@ -126,12 +126,6 @@ pub fn changes() -> impl Iterator<Item = (&'static str, &'static str, Changes)> 
     tables.flat_map(|table| table.fields().map(|it| (table.name, it.name, it.changes)))
 }
 
-/// What it takes to change a field, which must be in the tables.
-pub fn changes_of(table: &str, field: &str) -> Changes {
-    let found = changes().find(|(of, name, _)| (*of, *name) == (table, field));
-    found.expect("the field is described").2
-}
-
 impl Table {
     /// A table that may be left out, and whose fields have defaults.
     pub(super) const fn new(

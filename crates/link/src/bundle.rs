@@ -36,7 +36,7 @@ mod write;
 
 pub use arbiter::{
     AgentDelivery, ArbiterReply, CLUSTER_ID_BYTES, ClusterClaim, ClusterId, Clustered, FromArbiter,
-    NUMBERED_OVERHEAD_BYTES, Plays, Standing, ToArbiter, WINDOW_BYTES_MAX,
+    Plays, Standing, ToArbiter, WINDOW_BYTES_MAX,
 };
 pub use frame::{Frame, Frames, Run};
 pub use message::{Assembly, Channel, MessagePart};

@@ -4,7 +4,7 @@
 //! None of it reaches a game process. Whoever does not know these records passes over them, and
 //! whatever is not exactly one of them is of a later version.
 
-use super::{Frame, HEADER_BYTES, LONG_PAYLOAD_BYTES_MAX, SESSION_BYTES, SessionId, Writer, kind};
+use super::{Frame, LONG_PAYLOAD_BYTES_MAX, SESSION_BYTES, SessionId, Writer, kind};
 
 /// A session's name in its cluster, which it keeps whichever gateway has it.
 pub type ClusterId = [u8; CLUSTER_ID_BYTES];
@@ -14,9 +14,6 @@ pub const CLUSTER_ID_BYTES: usize = 16;
 
 /// Longest window in a [`Standing`].
 pub const WINDOW_BYTES_MAX: usize = 160;
-
-/// Bytes of a numbered payload's record that are not payload.
-pub const NUMBERED_OVERHEAD_BYTES: usize = HEADER_BYTES + SESSION_BYTES + 8;
 
 /// What a gateway tells an arbiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -444,7 +441,7 @@ const SECOND: u8 = 5;
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Frames, RecordError, ToGame, ToGateway};
+    use super::super::{Frames, HEADER_BYTES, RecordError, ToGame, ToGateway};
     use super::*;
 
     const ID: ClusterId = [7; 16];

@@ -220,13 +220,8 @@ impl Stream {
         }
     }
 
-    /// Whether the other side's certificate, which was verified, is for this name. Only the process
-    /// that has verified it can say so.
-    pub fn is_certified_for(&self, name: &str) -> bool {
-        self.certified_for(name).is_ok()
-    }
-
-    /// The same, and otherwise for whom it is.
+    /// Whether the other side's certificate, which was verified, is for this name, and otherwise
+    /// for whom it is. Only the process that has verified it can say so.
     pub fn certified_for(&self, name: &str) -> Result<(), String> {
         let State::Whole(connection) = &self.state else { return Err(String::new()) };
         let certificate = connection.peer_certificates().and_then(<[_]>::first);

@@ -141,9 +141,9 @@ fn both_sides_prove_who_they_are_and_share_what_nobody_else_knows() {
             let (gateway, agent) = meet(GATEWAY, identity, host);
             assert!(gateway.stream.is_proven() && agent.stream.is_proven());
             assert_eq!(gateway.heard.len(), 1, "hello has come: {:?}", gateway.heard);
-            assert!(gateway.stream.is_certified_for("host-7"));
+            assert!(gateway.stream.certified_for("host-7").is_ok());
             for foreign in ["host-8", "host", "agent", "gate-1.example", "", "a b"] {
-                assert!(!gateway.stream.is_certified_for(foreign), "{foreign:?}");
+                assert!(gateway.stream.certified_for(foreign).is_err(), "{foreign:?}");
             }
             let mut all = Vec::new();
             for lane in [0, 1, 127] {
@@ -301,9 +301,9 @@ fn a_trunk_comes_up_carries_links_and_ends_in_order() {
     let Ok(FrameAction::Decide { name, version }) = at_gateway.handle(hello) else {
         panic!("hello")
     };
-    let is_certified = |name: &str| gateway.stream.is_certified_for(name);
+    let is_certified = |name: &str| gateway.stream.certified_for(name).is_ok();
     assert_eq!(agent_named(name, is_certified, [("host-7", ())]), Ok(()));
-    let is_certified = |name: &str| gateway.stream.is_certified_for(name);
+    let is_certified = |name: &str| gateway.stream.certified_for(name).is_ok();
     assert_eq!(agent_named("host-8", is_certified, [("host-8", ())]), Err(Reason::ForeignName));
     let welcome = Welcome { version, lanes: 2, trunk: 9, incarnation: 5 };
     gateway.outbox.welcome(&welcome).expect("there is room");
