@@ -19,6 +19,7 @@ mod bytes;
 mod chacha;
 mod rows;
 
+use super::avx512::wide_by;
 use super::poly;
 use super::wide::{
     BLOCK_BYTES, Input, LANES, Meanwhile, OneTimeKeys, Packet, Places, Rows, Source, Tags, Wide,
@@ -43,58 +44,7 @@ impl Wide for Avx2 {
     const TOGETHER_MAX: [usize; 3] = [6, 12, 12];
     const LONE_TEXT_MAX: usize = 23 * BLOCK_BYTES;
 
-    #[inline]
-    fn gather(self, sources: &[Source<'_>; LANES], lanes: usize, input: &mut Input) {
-        // SAFETY: `self` proves the feature.
-        unsafe { chacha::gather(sources, lanes, input) }
-    }
-
-    #[inline]
-    fn one_time_keys(self, input: &Input, keys: &mut OneTimeKeys) {
-        // SAFETY: `self` proves the feature.
-        unsafe { chacha::one_time_keys(input, keys) }
-    }
-
-    #[inline]
-    fn xor(self, input: &Input, set: usize, places: &mut impl Places) {
-        // SAFETY: `self` proves the feature.
-        unsafe { chacha::xor(input, set, places) }
-    }
-
-    #[inline]
-    fn rows(self, sources: &[Source<'_>], rows: &mut Rows) {
-        // SAFETY: `self` proves the feature.
-        unsafe { chacha::rows(sources, rows) }
-    }
-
-    #[inline]
-    fn stream<M: Meanwhile>(
-        self,
-        source: Source<'_>,
-        rows: &mut [[u8; BLOCK_BYTES]],
-        meanwhile: &mut M,
-    ) {
-        // SAFETY: `self` proves the feature.
-        unsafe { rows::stream(source, rows, meanwhile) };
-    }
-
-    #[inline]
-    fn wipe_rows(self, rows: &mut [[u8; BLOCK_BYTES]]) {
-        // SAFETY: `self` proves the feature.
-        unsafe { chacha::wipe_rows(rows) }
-    }
-
-    #[inline]
-    fn xor_row(self, text: &mut [u8], row: &[u8; BLOCK_BYTES]) {
-        // SAFETY: `self` proves the feature.
-        unsafe { chacha::xor_row(text, row) }
-    }
-
-    #[inline]
-    fn xor_rows(self, text: &mut [u8], rows: &[[u8; BLOCK_BYTES]]) {
-        // SAFETY: `self` proves the feature.
-        unsafe { chacha::xor_rows(text, rows) }
-    }
+    wide_by!(chacha, chacha, rows);
 
     #[inline]
     fn tags(self, keys: &OneTimeKeys, packets: &[Packet<'_>], tags: &mut Tags) {

@@ -27,6 +27,66 @@ use super::wide::{
     BLOCK_BYTES, Input, LANES, Meanwhile, OneTimeKeys, Packet, Places, Rows, Source, Tags, Wide,
 };
 
+/// The methods of [`Wide`] that are functions of a kernel's files: `$rows` has its rows, `$stream`
+/// their stream, `$chacha` the rest.
+macro_rules! wide_by {
+    ($chacha:ident, $rows:ident, $stream:ident) => {
+        #[inline]
+        fn gather(self, sources: &[Source<'_>; LANES], lanes: usize, input: &mut Input) {
+            // SAFETY: a value of the type proves the features.
+            unsafe { $chacha::gather(sources, lanes, input) }
+        }
+
+        #[inline]
+        fn one_time_keys(self, input: &Input, keys: &mut OneTimeKeys) {
+            // SAFETY: a value of the type proves the features.
+            unsafe { $chacha::one_time_keys(input, keys) }
+        }
+
+        #[inline]
+        fn xor(self, input: &Input, set: usize, places: &mut impl Places) {
+            // SAFETY: a value of the type proves the features.
+            unsafe { $chacha::xor(input, set, places) }
+        }
+
+        #[inline]
+        fn rows(self, sources: &[Source<'_>], rows: &mut Rows) {
+            // SAFETY: a value of the type proves the features.
+            unsafe { $rows::rows(sources, rows) }
+        }
+
+        #[inline]
+        fn stream<M: Meanwhile>(
+            self,
+            source: Source<'_>,
+            rows: &mut [[u8; BLOCK_BYTES]],
+            meanwhile: &mut M,
+        ) {
+            // SAFETY: a value of the type proves the features.
+            unsafe { $stream::stream(source, rows, meanwhile) };
+        }
+
+        #[inline]
+        fn wipe_rows(self, rows: &mut [[u8; BLOCK_BYTES]]) {
+            // SAFETY: a value of the type proves the features.
+            unsafe { $chacha::wipe_rows(rows) }
+        }
+
+        #[inline]
+        fn xor_row(self, text: &mut [u8], row: &[u8; BLOCK_BYTES]) {
+            // SAFETY: a value of the type proves the features.
+            unsafe { $chacha::xor_row(text, row) }
+        }
+
+        #[inline]
+        fn xor_rows(self, text: &mut [u8], rows: &[[u8; BLOCK_BYTES]]) {
+            // SAFETY: a value of the type proves the features.
+            unsafe { $chacha::xor_rows(text, rows) }
+        }
+    };
+}
+pub(super) use wide_by;
+
 /// Proof that the CPU has AVX-512 F, BW, DQ and VL, and BMI2: Intel servers since 2017, AMD since
 /// Zen 4.
 #[derive(Clone, Copy)]
@@ -52,58 +112,7 @@ impl Wide for Avx512 {
     const TOGETHER_MAX: [usize; 3] = [6, 15, 20];
     const LONE_TEXT_MAX: usize = 23 * BLOCK_BYTES;
 
-    #[inline]
-    fn gather(self, sources: &[Source<'_>; LANES], lanes: usize, input: &mut Input) {
-        // SAFETY: `self` proves the features.
-        unsafe { chacha::gather(sources, lanes, input) }
-    }
-
-    #[inline]
-    fn one_time_keys(self, input: &Input, keys: &mut OneTimeKeys) {
-        // SAFETY: `self` proves the features.
-        unsafe { chacha::one_time_keys(input, keys) }
-    }
-
-    #[inline]
-    fn xor(self, input: &Input, set: usize, places: &mut impl Places) {
-        // SAFETY: `self` proves the features.
-        unsafe { chacha::xor(input, set, places) }
-    }
-
-    #[inline]
-    fn rows(self, sources: &[Source<'_>], rows: &mut Rows) {
-        // SAFETY: `self` proves the features.
-        unsafe { rows::rows(sources, rows) }
-    }
-
-    #[inline]
-    fn stream<M: Meanwhile>(
-        self,
-        source: Source<'_>,
-        rows: &mut [[u8; BLOCK_BYTES]],
-        meanwhile: &mut M,
-    ) {
-        // SAFETY: `self` proves the features.
-        unsafe { rows::stream(source, rows, meanwhile) };
-    }
-
-    #[inline]
-    fn wipe_rows(self, rows: &mut [[u8; BLOCK_BYTES]]) {
-        // SAFETY: `self` proves the features.
-        unsafe { chacha::wipe_rows(rows) }
-    }
-
-    #[inline]
-    fn xor_row(self, text: &mut [u8], row: &[u8; BLOCK_BYTES]) {
-        // SAFETY: `self` proves the features.
-        unsafe { chacha::xor_row(text, row) }
-    }
-
-    #[inline]
-    fn xor_rows(self, text: &mut [u8], rows: &[[u8; BLOCK_BYTES]]) {
-        // SAFETY: `self` proves the features.
-        unsafe { chacha::xor_rows(text, rows) }
-    }
+    wide_by!(chacha, rows, rows);
 
     #[inline]
     fn tags(self, keys: &OneTimeKeys, packets: &[Packet<'_>], tags: &mut Tags) {

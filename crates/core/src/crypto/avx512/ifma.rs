@@ -27,7 +27,7 @@ mod zmm;
 
 use self::plan::PlanStep;
 pub(in crate::crypto) use self::plan::Width;
-use super::Avx512;
+use super::{Avx512, chacha, rows, wide_by};
 use crate::crypto::poly;
 use crate::crypto::wide::{
     BLOCK_BYTES, Input, LANES, Meanwhile, OneTimeKeys, Packet, Places, Rows, Source, Tags, Wide,
@@ -37,15 +37,14 @@ use crate::crypto::wide::{
 /// since Zen 4.
 #[derive(Clone, Copy)]
 pub(in crate::crypto) struct Ifma {
-    avx512: Avx512,
     width: Width,
 }
 
 impl Ifma {
     /// `None` where the CPU lacks something or the operating system does not save the registers.
     pub(in crate::crypto) fn detect(width: Width) -> Option<Self> {
-        let avx512 = Avx512::detect()?;
-        is_x86_feature_detected!("avx512ifma").then_some(Self { avx512, width })
+        Avx512::detect()?;
+        is_x86_feature_detected!("avx512ifma").then_some(Self { width })
     }
 
     pub(in crate::crypto) const fn width(self) -> Width {
@@ -61,50 +60,7 @@ impl Wide for Ifma {
     const TOGETHER_MAX: [usize; 3] = [6, usize::MAX, usize::MAX];
     const LONE_TEXT_MAX: usize = Avx512::LONE_TEXT_MAX;
 
-    #[inline]
-    fn gather(self, sources: &[Source<'_>; LANES], lanes: usize, input: &mut Input) {
-        self.avx512.gather(sources, lanes, input);
-    }
-
-    #[inline]
-    fn one_time_keys(self, input: &Input, keys: &mut OneTimeKeys) {
-        self.avx512.one_time_keys(input, keys);
-    }
-
-    #[inline]
-    fn xor(self, input: &Input, set: usize, places: &mut impl Places) {
-        self.avx512.xor(input, set, places);
-    }
-
-    #[inline]
-    fn rows(self, sources: &[Source<'_>], rows: &mut Rows) {
-        self.avx512.rows(sources, rows);
-    }
-
-    #[inline]
-    fn stream<M: Meanwhile>(
-        self,
-        source: Source<'_>,
-        rows: &mut [[u8; BLOCK_BYTES]],
-        meanwhile: &mut M,
-    ) {
-        self.avx512.stream(source, rows, meanwhile);
-    }
-
-    #[inline]
-    fn wipe_rows(self, rows: &mut [[u8; BLOCK_BYTES]]) {
-        self.avx512.wipe_rows(rows);
-    }
-
-    #[inline]
-    fn xor_row(self, text: &mut [u8], row: &[u8; BLOCK_BYTES]) {
-        self.avx512.xor_row(text, row);
-    }
-
-    #[inline]
-    fn xor_rows(self, text: &mut [u8], rows: &[[u8; BLOCK_BYTES]]) {
-        self.avx512.xor_rows(text, rows);
-    }
+    wide_by!(chacha, rows, rows);
 
     fn tags(self, keys: &OneTimeKeys, packets: &[Packet<'_>], tags: &mut Tags) {
         for step in plan::steps(packets, self.width) {
