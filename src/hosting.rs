@@ -219,11 +219,7 @@ impl Settings {
     }
 }
 
-impl std::fmt::Debug for Prepared {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Prepared").field("settings", &self.settings).finish_non_exhaustive()
-    }
-}
+ringgate_core::shown_by!(Prepared { settings });
 
 /// The game processes of an agent's file, as local workers know them.
 pub fn backends(config: &HostConfig) -> Vec<GuestBackend> {

@@ -275,11 +275,7 @@ impl Settings {
     }
 }
 
-impl std::fmt::Debug for Prepared {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Prepared").field("settings", &self.settings).finish_non_exhaustive()
-    }
-}
+ringgate_core::shown_by!(Prepared { settings });
 
 /// How long a process that its gateway's predecessor knew may take to connect again. Its library
 /// looks every two seconds at the latest.

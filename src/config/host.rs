@@ -2,7 +2,6 @@
 //! them, as in a gateway's file, `[admin]`, and `[fleet]`, where it registers them and finds
 //! gateways.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -84,11 +83,7 @@ impl Accepted {
     }
 }
 
-impl fmt::Debug for Accepted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Accepted").field("file", &self.file).finish_non_exhaustive()
-    }
-}
+ringgate_core::shown_by!(Accepted { file });
 
 /// The fields of a table of such a file, and what it takes to change each.
 #[cfg(test)]

@@ -90,11 +90,7 @@ impl Identity {
     }
 }
 
-impl fmt::Debug for Identity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Identity").finish_non_exhaustive()
-    }
-}
+ringgate_core::shown_by!(Identity {});
 
 /// A file that others may read.
 pub(super) fn open(section: &mut Section<'_, '_>, name: &str) -> Option<Pem> {

@@ -7,7 +7,6 @@ mod handing;
 mod pages;
 mod reload;
 
-use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdTcpListener};
 use std::os::fd::{AsFd, OwnedFd};
@@ -113,11 +112,7 @@ pub struct Control {
     shared: Arc<Shared>,
 }
 
-impl fmt::Debug for Control {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Control").finish_non_exhaustive()
-    }
-}
+ringgate_core::shown_by!(Control {});
 
 /// What pages are made from.
 struct Shared {

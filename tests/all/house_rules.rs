@@ -75,6 +75,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("crates/core/src/proto", "carry drops endpoint limits secret splitmix"),
     ("crates/core/src/secret", "carry"),
     ("crates/core/src/splitmix", ""),
+    ("crates/core/src/sync", ""),
     ("crates/trunk/src/agent", "batch core io link os protocol socket"),
     ("crates/trunk/src/gateway", "core link os protocol socket worker"),
     ("crates/trunk/src/peers", "agent cluster core gateway io link os protocol socket"),

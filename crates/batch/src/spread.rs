@@ -10,7 +10,6 @@
 //!
 //! The memory also says what it is, so a process that is given it needs to be told nothing else.
 
-use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::Endpoint;
@@ -65,11 +64,7 @@ impl SpreadKey {
 pub const BUCKET_SHIFT: u32 = 48;
 const _: () = assert!(BUCKETS == 1 << (64 - BUCKET_SHIFT));
 
-impl fmt::Debug for SpreadKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SpreadKey").finish_non_exhaustive()
-    }
-}
+ringgate_core::shown_by!(SpreadKey {});
 
 /// Who has a bucket, and how many sessions it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,11 +204,7 @@ impl Bucket {
     }
 }
 
-impl fmt::Debug for Spread {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Spread").field("workers", &self.workers).finish_non_exhaustive()
-    }
-}
+ringgate_core::shown_by!(Spread { workers });
 
 /// What this memory is, and in which form.
 const MAGIC: u64 = u64::from_le_bytes(*b"buckets1");

@@ -18,6 +18,7 @@ pub mod netcode;
 pub mod proto;
 pub mod secret;
 pub mod splitmix;
+pub mod sync;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

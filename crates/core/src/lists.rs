@@ -1,5 +1,5 @@
-//! Enums whose values have names or sentences, and numbers that stand in an order: each is a row of
-//! one list, so that nothing has to be said of it twice.
+//! Enums whose values have names or sentences, numbers that stand in an order, and fields that are
+//! shown: each is a row of one list, so that nothing has to be said of it twice.
 
 /// Declares an enum: each value with its name in metrics, logs and documents.
 #[macro_export]
@@ -57,6 +57,19 @@ macro_rules! told {
         }
 
         impl ::std::error::Error for $type {}
+    };
+}
+
+/// Shows a type by these of its fields: the others are secret, many, or nothing to look at.
+#[macro_export]
+macro_rules! shown_by {
+    ($type:ident { $($field:ident),* }) => {
+        impl ::std::fmt::Debug for $type {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                let mut shown = f.debug_struct(stringify!($type));
+                shown $(.field(stringify!($field), &self.$field))*.finish_non_exhaustive()
+            }
+        }
     };
 }
 

@@ -12,5 +12,6 @@ mod state;
 
 pub use copies::{COPY_FILE, Copies, load};
 pub use own::{Doubted, Facts, Own};
-pub use run::{CopyAt, LAST_WORDS, Member, Plan, Role, Seat, TICK, lock};
+pub use ringgate_core::sync::lock;
+pub use run::{CopyAt, LAST_WORDS, Member, Plan, Role, Seat, TICK};
 pub use state::{MemberState, MemberStatus};

@@ -4,9 +4,9 @@
 //! the reader full and come back empty. What finds no empty box is counted as lost. All of a
 //! capture's memory is made and given back by the reader's thread.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
-use std::sync::{Mutex, PoisonError};
 
 use crate::elsewhere::Elsewhere;
 use crate::ids::{BindId, ListenerId, WorkerId};
@@ -14,6 +14,7 @@ use crate::prefix::Prefix;
 use ringgate_batch::{Endpoint, LocalIp};
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::{LISTENERS_MAX, RX_DATAGRAM_BYTES};
+use ringgate_core::sync::lock;
 
 /// Which datagrams are meant. One has to be like everything that is said here.
 #[derive(Clone, Debug, Default)]
@@ -114,7 +115,7 @@ impl Capture {
     /// never pause do not have the reader to themselves.
     pub fn drain(&self, mut take: impl FnMut(&Captured) -> bool) {
         for lane in &self.lanes {
-            let full = lane.full.lock().unwrap_or_else(PoisonError::into_inner);
+            let full = lock(&lane.full);
             for captured in full.try_iter().take(BOXES_PER_WORKER) {
                 let goes_on = take(&captured);
                 // Where the worker has ended nobody wants it back.
@@ -138,7 +139,7 @@ impl Capture {
 
     /// Whether no worker holds a part of it any more.
     pub fn is_home(&self) -> bool {
-        self.lanes.iter().all(|lane| lane.lock_end().is_some())
+        self.lanes.iter().all(|lane| lock(&lane.end).is_some())
     }
 
     pub(crate) fn is_over(&self, now_ns: u64) -> bool {
@@ -147,13 +148,13 @@ impl Capture {
 
     /// A worker's end, given once.
     pub(crate) fn lend(&self, worker: WorkerId) -> Option<WorkerEnd> {
-        self.lanes.get(worker.index())?.lock_end().take()
+        lock(&self.lanes.get(worker.index())?.end).take()
     }
 
     /// It comes back, so that its memory is not the worker's to free.
     pub(crate) fn give_back(&self, worker: WorkerId, end: WorkerEnd) {
         if let Some(lane) = self.lanes.get(worker.index()) {
-            *lane.lock_end() = Some(end);
+            *lock(&lane.end) = Some(end);
         }
     }
 
@@ -187,10 +188,6 @@ impl Lane {
         }
         let end = WorkerEnd { empty: made, full };
         Self { full: Mutex::new(taken), empty, end: Mutex::new(Some(end)) }
-    }
-
-    fn lock_end(&self) -> std::sync::MutexGuard<'_, Option<WorkerEnd>> {
-        self.end.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,10 +1,11 @@
 //! What a worker publishes, a few times a second, for the control thread to read.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use super::stages::Recorder;
 use crate::handover::Recorded;
 use ringgate_core::drops::DropCounts;
+use ringgate_core::sync::lock;
 use ringgate_gate::body::Gathers;
 use ringgate_gate::{
     BackendMoves, BackendTraffic, Counters, Credentials, DeliveryTraffic, LinkRefusal,
@@ -176,10 +177,6 @@ impl Exchange {
             self.full = Some(std::mem::replace(stages, empty));
         }
     }
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

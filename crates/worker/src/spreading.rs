@@ -19,11 +19,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::report::{Busy, Published, lock};
+use super::report::{Busy, Published};
 use super::thread::Parts;
 use super::{Fleet, Opened, Start};
 use crate::handover::SpreadRow;
 use ringgate_batch::spread::{BUCKETS, Bucket, KERNEL, SpreadKey};
+use ringgate_core::sync::lock;
 use ringgate_gate::{Awake, Buckets, Gate, ListenerId, Seed};
 use ringgate_io::SocketDriver;
 use ringgate_io::spread::{Spreader, detach};

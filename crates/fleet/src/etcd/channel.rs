@@ -33,11 +33,7 @@ pub(super) struct Sockets {
     pub(super) tls: Option<Tls>,
 }
 
-impl std::fmt::Debug for Sockets {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Sockets").finish_non_exhaustive()
-    }
-}
+ringgate_core::shown_by!(Sockets {});
 
 impl Dial for Sockets {
     fn dial<'a>(&'a self, endpoint: &'a Endpoint, timeout: Duration) -> Asked<'a, Arc<dyn Line>> {

@@ -1,7 +1,7 @@
 //! The tasks of a process that speak with etcd: they do what the machines of a mirror and of a
 //! registration ask for, and decide nothing.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,6 +21,7 @@ use crate::lease::{self, Handed, Registration, Words};
 use crate::mirror::{self, Change, Machine, Reads, Truth};
 use crate::seal::FleetKey;
 use crate::values::Refused;
+use ringgate_core::sync::lock;
 
 /// What a role does with what etcd tells, and what it writes there.
 pub trait Role: Send + 'static {
@@ -102,11 +103,6 @@ pub struct Seat<R> {
     pub state: MemberState,
     /// What it is there for.
     pub role: R,
-}
-
-/// Locks what is never held for long.
-pub fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A process in its fleet. Dropped, it leaves its registration to its end.

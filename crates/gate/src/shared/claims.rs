@@ -16,7 +16,7 @@ pub(crate) mod history;
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use crate::ids::{BackendId, IdVec, ListenerId, MemberId, Slot, WorkerId};
 use crate::now::Now;
@@ -39,6 +39,7 @@ use ringgate_core::drops::DropReason;
 use ringgate_core::limits::{BACKENDS_MAX, LISTENERS_MAX};
 use ringgate_core::netcode::destination::Join;
 use ringgate_core::proto::netcode::server::SessionSequence;
+use ringgate_core::sync::lock;
 use ringgate_link::bundle::{MoveRefusal, SessionId};
 
 /// Players whom one backend may be offered at a time.
@@ -312,14 +313,14 @@ impl Claims {
         now: Now,
     ) -> Result<TokenPast, DropReason> {
         let source = self.hash_source(source);
-        self.lock().tokens.use_token(mac, source, expire_s, now)
+        lock(&self.inner).tokens.use_token(mac, source, expire_s, now)
     }
 
     /// Records that a session has taken something in from its player, which spends its token.
     pub(crate) fn spend_token(&self, listener: ListenerId, client_id: u64) {
         let key = ClientKey { client_id, listener };
         let hash = self.hash(&key);
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         if let Some(position) = inner.find_client(hash, &key) {
             let token = inner.clients.at(position).token;
             inner.tokens.spend(token);
@@ -337,7 +338,7 @@ impl Claims {
         now: Now,
     ) -> Result<Term, NoTerm> {
         let source = self.hash_source(source);
-        let made = self.lock().tokens.make_term(token, source, beyond, now);
+        let made = lock(&self.inner).tokens.make_term(token, source, beyond, now);
         self.has_spent.store(true, Ordering::Release);
         made
     }
@@ -345,12 +346,12 @@ impl Claims {
     /// Leaves terms out that another process may have made: its hand-over has failed, the `time`th
     /// time for this one.
     pub(crate) fn leave_terms_out(&self, time: u16) {
-        self.lock().tokens.leave_terms_out(time);
+        lock(&self.inner).tokens.leave_terms_out(time);
     }
 
     /// When a token expires that is remembered, in seconds since 1970.
     pub(crate) fn expiry_of(&self, mac: &TokenMac) -> Option<u64> {
-        self.lock().tokens.expiry_of(mac)
+        lock(&self.inner).tokens.expiry_of(mac)
     }
 
     /// Whether spent tokens may be there that were not [taken](Self::take_spent).
@@ -361,7 +362,7 @@ impl Claims {
     /// Some of the spent tokens that are to be written down, so that they are spent in the next
     /// process too, however this one ends.
     pub fn take_spent(&self, count_max: usize) -> Vec<SpentToken> {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         let spent = inner.tokens.take_spent(count_max);
         self.has_spent.store(spent.len() == count_max, Ordering::Release);
         spent
@@ -369,14 +370,14 @@ impl Claims {
 
     /// These could not be written down, and are to be taken again.
     pub fn take_back_spent(&self, spent: &[SpentToken]) {
-        self.lock().tokens.take_back_spent(spent);
+        lock(&self.inner).tokens.take_back_spent(spent);
         self.has_spent.store(true, Ordering::Release);
     }
 
     /// Remembers a token that a process before this one has written down. False where there is no
     /// room.
     pub fn remember_spent(&self, token: &SpentToken, now: Now) -> bool {
-        self.lock().tokens.remember_spent(token, now)
+        lock(&self.inner).tokens.remember_spent(token, now)
     }
 
     /// Whether a fleet is told whose players have come.
@@ -387,7 +388,7 @@ impl Claims {
     /// A session has spent a token that a fleet has made, and is counted among its backend's. Of
     /// more than there is room for, the promises last until the tokens end.
     pub(crate) fn note_join(&self, backend: BackendId, join: Join) {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         if inner.joins.len() < JOINS_MAX {
             inner.joins.push((backend, join));
         }
@@ -397,7 +398,7 @@ impl Claims {
     /// [`players`](Self::players) afterwards finds each of their players counted, or gone.
     pub fn take_joins(&self) -> Vec<(BackendId, Join)> {
         self.tells_joins.store(true, Ordering::Relaxed);
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         let taken = inner.joins.clone();
         inner.joins.clear();
         taken
@@ -407,14 +408,14 @@ impl Claims {
     pub(crate) fn is_connected(&self, listener: ListenerId, client_id: u64) -> bool {
         let key = ClientKey { client_id, listener };
         let hash = self.hash(&key);
-        self.lock().find_client(hash, &key).is_some()
+        lock(&self.inner).find_client(hash, &key).is_some()
     }
 
     /// The session that a client id has at a listener.
     pub(crate) fn seated(&self, listener: ListenerId, client_id: u64) -> Option<Seated> {
         let key = ClientKey { client_id, listener };
         let hash = self.hash(&key);
-        let inner = self.lock();
+        let inner = lock(&self.inner);
         let &Client { session, is_silent, token, .. } =
             inner.clients.at(inner.find_client(hash, &key)?);
         let session = SessionId::from_u64(u64::from_le_bytes(session))?;
@@ -430,7 +431,7 @@ impl Claims {
     ) {
         let key = ClientKey { client_id, listener };
         let hash = self.hash(&key);
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         if let Some(position) = inner.find_client(hash, &key) {
             let client = inner.clients.at_mut(position);
             (client.session, client.is_silent) = (session.as_u64().to_le_bytes(), is_silent);
@@ -443,7 +444,7 @@ impl Claims {
         &self,
         wanted: &Wanted<'_>,
     ) -> Result<(Claim, SessionSequence), DropReason> {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         let claim = self.claim(&mut inner, wanted)?;
         let process = self.standbys.as_ref().and_then(|it| it.incarnation());
         let sequence = inner.tokens.begin_session(wanted.token_mac, wanted.random, process);
@@ -457,7 +458,7 @@ impl Claims {
     /// Claims the client id and the lowest free slot for a session of another gateway, whose token
     /// is [spent](Self::make_term) and not asked.
     pub(crate) fn take_over(&self, wanted: &Wanted<'_>) -> Result<Claim, TakeoverRefusal> {
-        let claimed = self.claim(&mut self.lock(), wanted);
+        let claimed = self.claim(&mut lock(&self.inner), wanted);
         claimed.map_err(|why| match why {
             DropReason::ResponseClientConnected => TakeoverRefusal::ClientConnected,
             _ => TakeoverRefusal::NoRoom,
@@ -493,7 +494,7 @@ impl Claims {
     /// Keeps the lowest free slot of a backend for a player of another one who may come, unless as
     /// many are kept as may be. It counts as a player's.
     pub(crate) fn reserve(&self, backend: BackendId) -> Result<Slot, MoveRefusal> {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         if self.offers(backend) >= OFFERS_MAX {
             return Err(MoveRefusal::Offers);
         }
@@ -505,14 +506,14 @@ impl Claims {
 
     /// Gives back what [`reserve`](Self::reserve) has kept.
     pub(crate) fn give_reserved(&self, backend: BackendId, slot: Slot) {
-        self.lock().slots[backend].give(slot);
+        lock(&self.inner).slots[backend].give(slot);
         self.players[backend].fetch_sub(1, Ordering::Relaxed);
         self.offers[backend].fetch_sub(1, Ordering::Relaxed);
     }
 
     /// A player goes over into a slot that was kept for it. What it has held is free.
     pub(crate) fn go_over(&self, from: &Claim, to: BackendId) {
-        self.lock().slots[from.backend].give(from.slot);
+        lock(&self.inner).slots[from.backend].give(from.slot);
         self.players[from.backend].fetch_sub(1, Ordering::Relaxed);
         self.offers[to].fetch_sub(1, Ordering::Relaxed);
     }
@@ -541,7 +542,7 @@ impl Claims {
     fn give_back(&self, claim: &Claim, source: Option<u64>) {
         let key = ClientKey { client_id: claim.client_id, listener: claim.listener };
         let hash = self.hash(&key);
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         let Some(position) = inner.find_client(hash, &key) else {
             debug_assert!(false, "a claim is given back once");
             return;
@@ -565,7 +566,7 @@ impl Claims {
         if [sessions_per_address, sessions_per_site, sessions_per_block] == [0; 3] {
             return Ok(());
         }
-        self.lock().check_source(listener, source, limits)
+        lock(&self.inner).check_source(listener, source, limits)
     }
 
     /// Whether a source may have another session at a backend once one has gone. Only a hint, too.
@@ -576,7 +577,7 @@ impl Claims {
         source: &Endpoint,
         limits: &Limits,
     ) -> Result<(), DropReason> {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         let given = u32::from(gone.backend == backend);
         if inner.slots.get(backend).is_none_or(|slots| slots.count >= slots.max + given) {
             return Err(DropReason::ResponseBackendFull);
@@ -597,7 +598,7 @@ impl Claims {
     ) -> Result<(), DropReason> {
         let (listener, from) = (claim.listener, claim.source);
         if Area::address(listener, &from) != Area::address(listener, &source) {
-            let mut inner = self.lock();
+            let mut inner = lock(&self.inner);
             inner.leave_source(listener, &from);
             let allowed = inner.check_source(listener, &source, limits);
             inner.enter_source(listener, if allowed.is_ok() { &source } else { &from });
@@ -639,14 +640,14 @@ impl Claims {
 
     /// Whether a backend has a free slot. Only a hint: the claim itself decides.
     pub(crate) fn has_free_slot(&self, backend: BackendId) -> bool {
-        self.lock().slots.get(backend).is_some_and(|slots| slots.count < slots.max)
+        lock(&self.inner).slots.get(backend).is_some_and(|slots| slots.count < slots.max)
     }
 
     /// Sets how many slots each backend has; new ones are at the end. Players beyond a smaller
     /// number stay until they leave.
     pub(crate) fn resize_backends(&self, backend_slots: &[u32]) {
         assert!(backend_slots.len() <= BACKENDS_MAX);
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         for (at, &slots_max) in backend_slots.iter().enumerate() {
             match inner.slots.get_mut(BackendId::at(at)) {
                 Some(slots) => slots.resize(slots_max),
@@ -659,7 +660,7 @@ impl Claims {
 
     /// Used tokens that are remembered.
     pub fn tokens_remembered(&self) -> usize {
-        self.lock().tokens.len()
+        lock(&self.inner).tokens.len()
     }
 
     /// What there is to agree on about Unreal's cookies, under a lock of its own.
@@ -674,12 +675,6 @@ impl Claims {
     fn hash_source(&self, source: &Endpoint) -> u64 {
         let (high, low) = source.ip_words();
         self.hashes.hash([high, low, u64::from(source.port()) << 32 | u64::from(source.scope())])
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        // A worker that panics ends the process; tests that panic on purpose must not take others
-        // along.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

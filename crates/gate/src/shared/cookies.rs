@@ -13,8 +13,8 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::ids::{ListenerId, WorkerId};
 use crate::setup::ClaimLimits;
@@ -30,6 +30,7 @@ use ringgate_core::proto::unreal::cookie::{Cookie, Epoch, MacInput, Proof, Rotat
 use ringgate_core::proto::unreal::front::proof_input;
 use ringgate_core::proto::unreal::timing::COOKIE_LIFETIME_NS_MAX;
 use ringgate_core::secret::CookieSecret;
+use ringgate_core::sync::lock;
 
 /// A session that other workers know of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,7 +103,7 @@ impl Cookies {
         draw: u64,
         limits: ClaimLimits,
     ) {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         let due_ns = match inner.secrets.as_mut() {
             None => {
                 let rotation = Rotation::new(now_ns, secrets, draw);
@@ -125,7 +126,7 @@ impl Cookies {
 
     /// Whether a response that has verified could still be used.
     pub(crate) fn check_unused(&self, cookie: &Cookie) -> Result<(), DropReason> {
-        match &self.lock().secrets {
+        match &lock(&self.inner).secrets {
             Some(secrets) if secrets.used.contains(cookie) => Err(DropReason::ResponseReplayed),
             Some(_) => Ok(()),
             None => Err(DropReason::CookieForged),
@@ -134,7 +135,7 @@ impl Cookies {
 
     /// Marks a response that has verified as used, for as long as it can verify.
     pub(crate) fn use_once(&self, cookie: &Cookie, now_ns: u64) -> Result<(), DropReason> {
-        match &mut self.lock().secrets {
+        match &mut lock(&self.inner).secrets {
             Some(secrets) => secrets.used.insert(cookie, now_ns),
             None => Err(DropReason::CookieForged),
         }
@@ -142,21 +143,21 @@ impl Cookies {
 
     /// Takes back [`use_once`](Self::use_once): nothing has followed, and the player asks again.
     pub(crate) fn take_back_use(&self, cookie: &Cookie) {
-        if let Some(secrets) = &mut self.lock().secrets {
+        if let Some(secrets) = &mut lock(&self.inner).secrets {
             secrets.used.remove(cookie);
         }
     }
 
     /// Makes a session known by the cookie that its player and its server share.
     pub(crate) fn settle(&self, cookie: &Cookie, client_id: u8, resident: Resident) {
-        if let Some(owners) = &mut self.lock().owners {
+        if let Some(owners) = &mut lock(&self.inner).owners {
             owners.insert(hash(cookie), Owner { cookie: *cookie, client_id, resident });
         }
     }
 
     /// Takes back [`settle`](Self::settle).
     pub(crate) fn unsettle(&self, cookie: &Cookie, resident: &Resident) {
-        if let Some(owners) = &mut self.lock().owners {
+        if let Some(owners) = &mut lock(&self.inner).owners {
             let is_it = |owner: &Owner| owner.cookie == *cookie && owner.resident == *resident;
             if let Some(position) = owners.find(hash(cookie), is_it) {
                 owners.remove(hash(cookie), position);
@@ -171,7 +172,7 @@ impl Cookies {
         client_id: u8,
         listener: ListenerId,
     ) -> Result<Resident, DropReason> {
-        let inner = self.lock();
+        let inner = lock(&self.inner);
         let owners = inner.owners.as_ref().ok_or(DropReason::CookieUnknown)?;
         let is_it = |owner: &Owner| owner.cookie == *cookie && owner.resident.listener == listener;
         let position = owners.find(hash(cookie), is_it).ok_or(DropReason::CookieUnknown)?;
@@ -181,12 +182,12 @@ impl Cookies {
 
     /// Makes room for sessions that come from another process, before its secrets do.
     pub(crate) fn expect_owners(&self, limits: ClaimLimits) {
-        self.lock().reserve_owners(limits);
+        lock(&self.inner).reserve_owners(limits);
     }
 
     /// Writes the secrets. Whose sessions cookies name is told by the sessions themselves.
     pub(crate) fn hand_over(&self, out: &mut Writer<'_>) {
-        let inner = self.lock();
+        let inner = lock(&self.inner);
         let Inner { secrets, owners: _ } = &*inner;
         secrets.is_some().write(out);
         if let Some(Secrets { rotation, used: _ }) = secrets {
@@ -199,12 +200,12 @@ impl Cookies {
 
     /// How many responses are remembered that were used.
     pub(crate) fn used_count(&self) -> usize {
-        self.lock().secrets.as_ref().map_or(0, |secrets| secrets.used.expiries.len())
+        lock(&self.inner).secrets.as_ref().map_or(0, |secrets| secrets.used.expiries.len())
     }
 
     /// Writes some of them, the oldest first.
     pub(crate) fn hand_over_used(&self, some: Range<usize>, out: &mut Writer<'_>) {
-        if let Some(secrets) = &self.lock().secrets {
+        if let Some(secrets) = &lock(&self.inner).secrets {
             secrets.used.hand_over(some, out);
         }
     }
@@ -220,7 +221,7 @@ impl Cookies {
             let due_ns = rotation.poll_timeout();
             let mut used = Used::new(limits.tokens_max);
             used.take_over(from)?;
-            let mut inner = self.lock();
+            let mut inner = lock(&self.inner);
             inner.secrets = Some(Secrets { rotation, used });
             inner.reserve_owners(limits);
             drop(inner);
@@ -232,15 +233,10 @@ impl Cookies {
 
     /// Remembers responses that were used, too.
     pub(crate) fn take_used(&self, from: &mut Reader<'_>) -> Result<(), Broken> {
-        match &mut self.lock().secrets {
+        match &mut lock(&self.inner).secrets {
             Some(secrets) => secrets.used.take_over(from),
             None => Err(Broken::Invalid("place among the records")),
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        // As with the claims: a worker that panics ends the process.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -265,7 +261,7 @@ impl Keyring {
         if known.as_ref().is_some_and(|known| known.generation == generation) {
             return;
         }
-        if let Some(Secrets { rotation, .. }) = &shared.lock().secrets {
+        if let Some(Secrets { rotation, .. }) = &lock(&shared.inner).secrets {
             let macs = rotation.secrets().each_ref().map(CookieMac::new);
             *known = Some(Self { generation, epoch: rotation.epoch(), macs });
         }

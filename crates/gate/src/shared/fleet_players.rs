@@ -8,9 +8,10 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use crate::now::Now;
+use ringgate_core::sync::lock;
 use ringgate_link::bundle::SessionId;
 
 /// Shared by all workers and whoever speaks with the fleet.
@@ -145,7 +146,7 @@ impl FleetPlayers {
     ) {
         let player = &FleetPlayer { group: Arc::clone(group), client_id };
         self.is_used.store(true, Ordering::Release);
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         if !inner.make_room(player, self.players_max) {
             inner.missed += 1;
             return;
@@ -178,7 +179,7 @@ impl FleetPlayers {
         if !self.is_used.load(Ordering::Acquire) {
             return;
         }
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         let Some(player) = inner.sessions.remove(&session) else { return };
         let Some(standing) = inner.players.get_mut(&player) else { return };
         if standing.session == Some(session) {
@@ -192,7 +193,7 @@ impl FleetPlayers {
     /// to end.
     pub(crate) fn oust_older(&self, group: &Arc<str>, client_id: u64) {
         let player = FleetPlayer { group: Arc::clone(group), client_id };
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         if inner.oust(&player, None) {
             self.has_ousted.store(true, Ordering::Release);
         }
@@ -206,7 +207,7 @@ impl FleetPlayers {
     /// The next news, of at most so many players. All of it is to be [`settled`](Self::settle). A
     /// session that is to end is none: claimed once more, it would end the newer one elsewhere.
     pub fn take_news(&self, count_max: usize) -> Vec<PlayerNews> {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         let mut taken = Vec::new();
         while taken.len() < count_max {
             let Some(player) = inner.news.pop_front() else { break };
@@ -230,7 +231,7 @@ impl FleetPlayers {
 
     /// What has come of some news.
     pub fn settle(&self, news: &PlayerNews, claimed: PlayerClaimed) {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         let Some(standing) = inner.players.get_mut(&news.player) else { return };
         match claimed {
             PlayerClaimed::Ours => standing.known = FleetView::Ours,
@@ -256,7 +257,7 @@ impl FleetPlayers {
     /// Another gateway says that it has a newer session of this player. True where ours was that
     /// one, and is to end.
     pub fn oust(&self, player: &FleetPlayer, session: SessionId) -> bool {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         let is_ours = inner.players.get(player).is_some_and(|it| it.session == Some(session));
         if is_ours && inner.oust(player, Some(session)) {
             if let Some(standing) = inner.players.get_mut(player) {
@@ -269,7 +270,7 @@ impl FleetPlayers {
 
     /// The fleet has forgotten all of our players: they are news again.
     pub fn forget_claims(&self) {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         inner.players.retain(|_, standing| {
             if standing.known == FleetView::Ours {
                 standing.known = FleetView::Forgotten;
@@ -287,7 +288,7 @@ impl FleetPlayers {
 
     /// Players who have left and of whom the fleet does not know that yet.
     pub fn left(&self) -> Vec<FleetPlayer> {
-        let inner = self.lock();
+        let inner = lock(&self.inner);
         let has_left = |it: &Standing| it.session.is_none() && it.known == FleetView::Ours;
         let left = inner.players.iter().filter(|(_, it)| has_left(it));
         left.map(|(player, _)| player.clone()).collect()
@@ -297,7 +298,7 @@ impl FleetPlayers {
     /// again by now stays.
     pub fn go_on_with_left(&self, left: impl IntoIterator<Item = FleetPlayer>) {
         self.is_used.store(true, Ordering::Release);
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         for player in left {
             if inner.players.contains_key(&player) || !inner.make_room(&player, self.players_max) {
                 continue;
@@ -316,7 +317,7 @@ impl FleetPlayers {
 
     /// Sessions that are to end, at most so many: each is named once.
     pub fn take_ousted(&self, count_max: usize) -> Vec<SessionId> {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         let count = inner.ousted.len().min(count_max);
         let taken = inner.ousted.drain(..count).collect();
         self.has_ousted.store(!inner.ousted.is_empty(), Ordering::Release);
@@ -325,7 +326,7 @@ impl FleetPlayers {
 
     /// Players who are here, and those who have left and of whom the fleet does not know it yet.
     pub fn len(&self) -> usize {
-        self.lock().players.len()
+        lock(&self.inner).players.len()
     }
 
     /// Whether there are none.
@@ -335,23 +336,11 @@ impl FleetPlayers {
 
     /// Logins that the fleet was not told, because there was no room to remember them.
     pub fn missed(&self) -> u64 {
-        self.lock().missed
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        // A worker that panics ends the process; tests that panic on purpose must not take others
-        // along.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner).missed
     }
 }
 
-impl std::fmt::Debug for FleetPlayers {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FleetPlayers")
-            .field("players_max", &self.players_max)
-            .finish_non_exhaustive()
-    }
-}
+ringgate_core::shown_by!(FleetPlayers { players_max });
 
 impl Standing {
     const NOBODY: Self = Self {

@@ -9,12 +9,13 @@
 //! Touched only by requests whose token has verified and that would be challenged next.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::now::Now;
 use crate::shared::claims::history::TokenMac;
 use ringgate_core::drops::DropReason;
+use ringgate_core::sync::lock;
 
 /// Shared by all workers and whoever asks the fleet.
 pub struct FleetTokens {
@@ -79,7 +80,7 @@ impl FleetTokens {
 
     /// Whether a token may be used here. Where that is not known yet, it is asked.
     pub(crate) fn check(&self, mac: &TokenMac, expire_s: u64, now: Now) -> Result<(), DropReason> {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         inner.forget_expired(now.unix_s);
         match inner.known.get(mac).map(|known| known.whose) {
             Some(Some(Whose::Ours)) => return Ok(()),
@@ -110,7 +111,7 @@ impl FleetTokens {
 
     /// The next questions, at most so many. Each is to be answered, or asked again.
     pub fn take_questions(&self, count_max: usize) -> Vec<TokenQuestion> {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         let count = inner.questions.len().min(count_max);
         let macs: Vec<_> = inner.questions.drain(..count).collect();
         self.is_asked.store(!inner.questions.is_empty(), Ordering::Release);
@@ -124,7 +125,7 @@ impl FleetTokens {
     /// The fleet's answer.
     pub fn answer(&self, mac: &[u8; 16], whose: Whose) {
         self.is_away.store(false, Ordering::Relaxed);
-        if let Some(known) = self.lock().known.get_mut(mac) {
+        if let Some(known) = lock(&self.inner).known.get_mut(mac) {
             known.whose = Some(whose);
         }
     }
@@ -132,7 +133,7 @@ impl FleetTokens {
     /// There was none: it is to be asked again.
     pub fn no_answer(&self, mac: &[u8; 16]) {
         self.is_away.store(true, Ordering::Relaxed);
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         if inner.known.contains_key(mac) {
             inner.questions.push_back(*mac);
             self.is_asked.store(true, Ordering::Release);
@@ -141,7 +142,7 @@ impl FleetTokens {
 
     /// Those that are this gateway's.
     pub fn claimed(&self) -> Vec<TokenQuestion> {
-        let inner = self.lock();
+        let inner = lock(&self.inner);
         let of = |mac: &TokenMac| {
             let known = inner.known.get(mac).filter(|it| it.whose == Some(Whose::Ours))?;
             Some(TokenQuestion { mac: *mac, expire_s: known.expire_s })
@@ -151,7 +152,7 @@ impl FleetTokens {
 
     /// These were the process's before this one, as far as there is room.
     pub fn go_on_with_claimed(&self, claimed: impl IntoIterator<Item = TokenQuestion>) {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         let room = self.tokens_max.saturating_sub(inner.known.len());
         for TokenQuestion { mac, expire_s } in claimed.into_iter().take(room) {
             let known = KnownToken { whose: Some(Whose::Ours), expire_s };
@@ -163,7 +164,7 @@ impl FleetTokens {
 
     /// Another gateway has one of this one's in a history that has forgotten that.
     pub fn lose(&self, mac: &[u8; 16]) {
-        if let Some(known) = self.lock().known.get_mut(mac) {
+        if let Some(known) = lock(&self.inner).known.get_mut(mac) {
             known.whose = Some(Whose::Others);
         }
     }
@@ -180,26 +181,16 @@ impl FleetTokens {
 
     /// Tokens that are remembered.
     pub fn len(&self) -> usize {
-        self.lock().known.len()
+        lock(&self.inner).known.len()
     }
 
     /// Whether none is.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        // A worker that panics ends the process; tests that panic on purpose must not take others
-        // along.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-impl std::fmt::Debug for FleetTokens {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FleetTokens").field("tokens_max", &self.tokens_max).finish_non_exhaustive()
-    }
-}
+ringgate_core::shown_by!(FleetTokens { tokens_max });
 
 impl Inner {
     /// Looks at a few: more than come in the same time.

@@ -11,8 +11,8 @@ mod handed;
 mod stood;
 
 use std::collections::{HashMap, hash_map};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::ids::MemberId;
 use crate::shared::whereabouts::{share_of, take};
@@ -20,6 +20,7 @@ use crate::store::area::Area;
 use crate::store::hash::HashKey;
 use crate::store::table::Address;
 use ringgate_cluster::{Incarnation, NoRoom, Record, SessionId, Tenure};
+use ringgate_core::sync::lock;
 pub(crate) use stood::Found;
 use stood::{CHANGES_MAX, Entry, Places, Stood, Unanswered};
 
@@ -736,10 +737,6 @@ impl Standbys {
 /// Ids are random.
 const fn part_of(SessionId([first, ..]): &SessionId) -> usize {
     *first as usize % SHARDS
-}
-
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How long an agent may have stood still before it reads a question, and grants it.

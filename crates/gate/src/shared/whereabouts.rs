@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::collections::hash_map;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::ids::{MemberId, WorkerId};
 use crate::store::admission::{Bucket, Rate};
@@ -21,6 +21,7 @@ use crate::store::table::{Address, Told};
 use ringgate_cluster::{News, NoRoom};
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::MEMBERS_MAX;
+use ringgate_core::sync::lock;
 
 /// Some of the other members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -615,10 +616,6 @@ fn add(to: &AtomicUsize, is_more: bool) {
 /// Whether something was said, which is not from then on.
 pub(crate) fn take(of: &AtomicBool) -> bool {
     of.load(Ordering::Relaxed) && of.swap(false, Ordering::Acquire)
-}
-
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Other {

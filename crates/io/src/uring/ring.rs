@@ -4,7 +4,6 @@
 //! is that thread's alone (`SINGLE_ISSUER`), which lets the kernel skip locks and run completions
 //! when we ask for them and never in between (`DEFER_TASKRUN`).
 
-use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
@@ -169,11 +168,7 @@ impl Ring {
     }
 }
 
-impl fmt::Debug for Ring {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ring").field("enabled", &self.enabled).finish_non_exhaustive()
-    }
-}
+ringgate_core::shown_by!(Ring { enabled });
 
 /// From the newest kernels to the oldest that can do what we need.
 pub(super) const FLAGS: [fn(&mut Builder); 3] = [with_linux_6_6, with_linux_6_1, with_linux_6_0];

@@ -2,12 +2,13 @@
 //! the thread that has their game process and the one that has their new gateway.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use ringgate_io::Bell;
 use ringgate_link::bundle::{Frame, Frames, SessionId};
 
 use crate::protocol::relay::{Game, Passed};
+use ringgate_core::sync::lock;
 
 /// Where each local worker's thread is reached.
 #[derive(Debug, Default)]
@@ -171,10 +172,6 @@ impl Parcel {
             To::Fenced(link, session) => Passed::Fenced(link, session, self.frame()),
         }
     }
-}
-
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Payloads that wait for a thread, one way: a gateway that takes nothing holds up no other one's.

@@ -38,14 +38,7 @@ impl Options {
     }
 }
 
-impl fmt::Debug for Options {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, gateways, run_dir, backends, .. } = self;
-        let mut text = f.debug_struct("Options");
-        text.field("name", name).field("gateways", gateways).field("run_dir", run_dir);
-        text.field("backends", backends).finish_non_exhaustive()
-    }
-}
+ringgate_core::shown_by!(Options { name, gateways, run_dir, backends });
 
 /// Where a gateway takes agents in. Its certificate has to be for this host.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

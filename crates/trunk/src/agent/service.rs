@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::ops;
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ use crate::agent::counts::{Counts, Drop};
 use crate::agent::desk::{Command, Desk, NS_PER_S, Shared};
 use crate::agent::options::{Backend, Gateway, Options};
 use crate::agent::view::{DeskView, Seen, View};
+use ringgate_core::sync::lock;
 
 /// An agent. Dropped, it ends.
 #[derive(Debug)]
@@ -335,10 +336,6 @@ const OF_GATEWAY: &str = "the thread of gateway ";
 
 /// And what that of game processes is called that have connected.
 pub(crate) const OF_LOCAL_LINKS: &str = "the thread of local links";
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl Thread {
     fn start(

@@ -4,13 +4,14 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use crate::protocol::control::Reason;
 use ringgate_os::notify;
 use ringgate_os::publishing::Request;
 
 use crate::socket::rest::Order;
+use ringgate_core::sync::lock;
 
 /// Something for a trunk's thread.
 #[derive(Debug)]
@@ -46,7 +47,7 @@ impl Mailbox {
 
     /// Puts a datagram in. `false` where too many wait.
     pub(crate) fn try_put(&self, from: SocketAddr, datagram: &[u8]) -> bool {
-        let mut queue = self.lock();
+        let mut queue = lock(&self.queue);
         let has_room = queue.len() < DATAGRAMS_MAX;
         if has_room {
             queue.push_back(Mail::Datagram(from, datagram.into()));
@@ -57,23 +58,19 @@ impl Mailbox {
 
     /// Puts something in that must arrive.
     pub(crate) fn put(&self, mail: Mail) {
-        self.lock().push_back(mail);
+        lock(&self.queue).push_back(mail);
         notify::event_add(self.bell());
     }
 
     /// Takes some of what waits: the bell goes on ringing while there is more.
     pub(crate) fn take(&self, taken: &mut Vec<Mail>) {
         notify::event_take(self.bell());
-        let mut queue = self.lock();
+        let mut queue = lock(&self.queue);
         let count = queue.len().min(AT_ONCE);
         taken.extend(queue.drain(..count));
         if !queue.is_empty() {
             notify::event_add(self.bell());
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Mail>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

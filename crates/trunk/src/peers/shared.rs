@@ -1,8 +1,8 @@
 //! What a cluster's thread shares with the control thread.
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ringgate_io::Bell;
 
@@ -10,6 +10,7 @@ use super::settings::Settings;
 use super::shown::Shown;
 use crate::agent::options::Gateway as Entrance;
 use crate::protocol::tls::Peer;
+use ringgate_core::sync::lock;
 
 pub(super) struct Shared {
     pub(super) settings: Settings,
@@ -20,11 +21,7 @@ pub(super) struct Shared {
     is_over: AtomicBool,
 }
 
-impl std::fmt::Debug for Shared {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared").field("settings", &self.settings).finish_non_exhaustive()
-    }
-}
+ringgate_core::shown_by!(Shared { settings });
 
 impl Shared {
     pub(super) fn new(settings: Settings, identity: Peer, bell: Bell) -> Self {
@@ -69,8 +66,4 @@ impl Shared {
     pub(super) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Acquire)
     }
-}
-
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,13 +3,14 @@
 //! another's when its gateway dies; its game process goes on with it where it was announced first.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use ringgate_cluster::{
     Answer, Arbiter, Asked, Player, Question, Refused, Reply, Seen, SessionId as ClusterId,
     Standing as Held, Tenure, Term, Wake,
 };
 use ringgate_core::carry::{Broken, Carry, Reader, Writer};
+use ringgate_core::sync::lock;
 use ringgate_link::bundle::{
     ArbiterReply, ClusterClaim, Clustered, Frame, Frames, SessionId, Standing, WINDOW_BYTES_MAX,
     Writer as BundleWriter,
@@ -119,10 +120,6 @@ impl Default for Arbitration {
 }
 
 impl Arbitration {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// A gateway is about to announce a session on a link of this backend, and may have said whose
     /// it is. `it` has the session as the local worker numbers it. Another gateway that has it no
     /// more is to hear so.
@@ -134,7 +131,7 @@ impl Arbitration {
         here: Home,
     ) -> (Opening, Option<Fenced>) {
         let id = ClusterId(it.id);
-        let State { arbiter, known, parking, taken_over, .. } = &mut *self.lock();
+        let State { arbiter, known, parking, taken_over, .. } = &mut *lock(&self.0);
         let refused = || (Opening::Refused(ended(it.id, it.tenure)), None);
         let Some(tenure) = tenure(it.tenure) else { return refused() };
         if known.get(&id).is_some_and(|known| *known.backend != *backend) {
@@ -189,7 +186,7 @@ impl Arbitration {
     /// What a gateway hears that has a session for a player, if the player has another one.
     pub fn second(&self, player: &Player, id: [u8; 16], tenure: Tenure) -> Option<Reported> {
         let session = ClusterId(id);
-        let reply = self.lock().arbiter.second(player, session)?;
+        let reply = lock(&self.0).arbiter.second(player, session)?;
         Some(Reported::of(&Answer { session, tenure, wake: Wake(0), reply }))
     }
 
@@ -201,7 +198,7 @@ impl Arbitration {
         (worker, link): (usize, u16),
     ) -> (Reported, Option<Fenced>) {
         let id = ClusterId(it.id);
-        let State { arbiter, known, taken_over, .. } = &mut *self.lock();
+        let State { arbiter, known, taken_over, .. } = &mut *lock(&self.0);
         let ended = || (ended(it.id, it.tenure), None);
         let Some(known) = known.get_mut(&id).filter(|known| *known.backend == *backend) else {
             return ended();
@@ -239,7 +236,7 @@ impl Arbitration {
         number: Option<u64>,
     ) -> Result<Option<Home>, Refused> {
         let id = ClusterId(id);
-        let State { arbiter, known, .. } = &mut *self.lock();
+        let State { arbiter, known, .. } = &mut *lock(&self.0);
         match number {
             Some(number) => arbiter.hand_over(id, tenure, number)?,
             None => arbiter.hand_over_unnumbered(id, tenure)?,
@@ -253,7 +250,7 @@ impl Arbitration {
         of: impl Iterator<Item = ([u8; 16], Tenure)>,
         backend: &str,
     ) -> Vec<Reported> {
-        let State { arbiter, known, .. } = &*self.lock();
+        let State { arbiter, known, .. } = &*lock(&self.0);
         let is_others =
             |id: &[u8; 16]| known.get(&ClusterId(*id)).is_some_and(|it| *it.backend != *backend);
         let lost = of.filter(|(id, _)| !is_others(id)).filter_map(|(id, tenure)| {
@@ -268,13 +265,13 @@ impl Arbitration {
 
     /// Whether packets of a player are handed over that come by a gateway with this tenure.
     pub fn hears(&self, id: [u8; 16], tenure: Tenure) -> bool {
-        self.lock().arbiter.hears(ClusterId(id), tenure)
+        lock(&self.0).arbiter.hears(ClusterId(id), tenure)
     }
 
     /// A gateway has ended a session. Where its game process is, if it was the gateway's to end.
     pub fn close(&self, id: [u8; 16], tenure: Tenure) -> Option<Option<Home>> {
         let id = ClusterId(id);
-        let state = &mut *self.lock();
+        let state = &mut *lock(&self.0);
         let seen = state.arbiter.answer(&question(id, tenure, Asked::End)).seen;
         (seen == Seen::Ended).then(|| state.forget(id)?.home)
     }
@@ -289,7 +286,7 @@ impl Arbitration {
     ) -> (Reported, Option<Home>, Option<Fenced>) {
         let report = ended(id, by);
         let id = ClusterId(id);
-        let state = &mut *self.lock();
+        let state = &mut *lock(&self.0);
         let is_its = state.known.get(&id).is_some_and(|known| *known.backend == *backend);
         let told = tenure(by).filter(|_| is_its).and_then(|by| state.arbiter.bury(id, by));
         let (Some(told), Some(known)) = (told, state.known.get(&id)) else {
@@ -305,7 +302,7 @@ impl Arbitration {
     /// waited for that, and where it goes.
     pub fn given(&self, id: [u8; 16], tenure: Tenure) -> Option<(Seat, Vec<Vec<u8>>)> {
         let id = ClusterId(id);
-        let State { arbiter, known, parking, .. } = &mut *self.lock();
+        let State { arbiter, known, parking, .. } = &mut *lock(&self.0);
         let holder = arbiter.standing(id)?.holder();
         if holder == Some(tenure) || !arbiter.hears(id, tenure) {
             return None;
@@ -317,14 +314,14 @@ impl Arbitration {
 
     /// Where the game process of a session is, if the gateway has it.
     pub fn home(&self, id: [u8; 16], tenure: Tenure) -> Option<Home> {
-        let State { arbiter, known, .. } = &*self.lock();
+        let State { arbiter, known, .. } = &*lock(&self.0);
         let holder = arbiter.standing(ClusterId(id))?.holder();
         known.get(&ClusterId(id)).filter(|_| holder == Some(tenure))?.home
     }
 
     /// Whether a session has not ended, and is known there.
     pub fn is_home(&self, id: [u8; 16], (worker, session): (usize, SessionId)) -> bool {
-        let state = self.lock();
+        let state = lock(&self.0);
         let home = state.known.get(&ClusterId(id)).and_then(|known| known.home);
         home.is_some_and(|it| (it.worker, it.session) == (worker, session))
     }
@@ -332,14 +329,14 @@ impl Arbitration {
     /// Whether a gateway of these local workers has a session.
     pub fn has_seats(&self, workers: &[usize]) -> bool {
         let is_there = |seat: Seat| workers.contains(&seat.worker);
-        self.lock().known.values().any(|known| known.seat.is_some_and(is_there))
+        lock(&self.0).known.values().any(|known| known.seat.is_some_and(is_there))
     }
 
     /// Whether a session is known at one of these local workers that no gateway of theirs has:
     /// another one does, or may take it.
     pub fn is_home_of_others(&self, workers: &[usize]) -> bool {
         let is_there = |worker: usize| workers.contains(&worker);
-        self.lock().known.values().any(|known| {
+        lock(&self.0).known.values().any(|known| {
             known.home.is_some_and(|home| is_there(home.worker))
                 && known.seat.is_none_or(|seat| !is_there(seat.worker))
         })
@@ -350,7 +347,7 @@ impl Arbitration {
     /// connected.
     pub fn end(&self, id: [u8; 16]) -> Option<Fenced> {
         let (own, id) = (id, ClusterId(id));
-        let state = &mut *self.lock();
+        let state = &mut *lock(&self.0);
         let holder = state.arbiter.standing(id).and_then(Held::holder);
         state.arbiter.end_unheard(id);
         let seat = state.forget(id)?.seat;
@@ -361,7 +358,7 @@ impl Arbitration {
     /// Keeps what a game process says about a session for the gateway that has it and is about to
     /// announce it. False where there is none, or no room.
     pub fn park(&self, id: [u8; 16], record: &[u8]) -> bool {
-        let State { known, parking, .. } = &mut *self.lock();
+        let State { known, parking, .. } = &mut *lock(&self.0);
         let Some(known) = known.get_mut(&ClusterId(id)) else { return false };
         let is_coming = known.giver.is_some() || known.seat.is_some_and(|it| it.session.is_none());
         let fits =
@@ -377,7 +374,7 @@ impl Arbitration {
     ///
     /// With what the game process has said to it before, and that is not passed on yet.
     pub fn seat(&self, id: [u8; 16]) -> Option<(Seat, Vec<Vec<u8>>)> {
-        let State { known, parking, .. } = &mut *self.lock();
+        let State { known, parking, .. } = &mut *lock(&self.0);
         let known = known.get_mut(&ClusterId(id))?;
         let seat = known.seat.filter(|_| known.giver.is_none())?;
         Some((seat, known.take_parked(parking)))
@@ -385,7 +382,7 @@ impl Arbitration {
 
     /// The link is gone by which a game process knows a session. Returns where its gateway is.
     pub fn leave_home(&self, id: [u8; 16]) -> Option<Seat> {
-        let mut state = self.lock();
+        let mut state = lock(&self.0);
         let known = state.known.get_mut(&ClusterId(id))?;
         known.home = None;
         known.seat
@@ -393,12 +390,12 @@ impl Arbitration {
 
     /// The gateway of a local worker is not connected any more.
     pub fn lose(&self, worker: usize) {
-        self.lock().lose(|it| it == worker);
+        lock(&self.0).lose(|it| it == worker);
     }
 
     /// These are all local workers: what others had is gone with them.
     pub fn keep_workers(&self, all: &[usize]) {
-        let state = &mut *self.lock();
+        let state = &mut *lock(&self.0);
         for known in state.known.values_mut() {
             known.home.take_if(|home| !all.contains(&home.worker));
         }
@@ -408,7 +405,7 @@ impl Arbitration {
     /// Links of a local worker by which gateways have sessions that no game process knows: those
     /// are announced again once such a link has ended.
     pub fn links_without_home(&self, worker: usize) -> Vec<u16> {
-        let state = self.lock();
+        let state = lock(&self.0);
         let homeless = state.known.values().filter(|known| known.home.is_none());
         let announced = homeless.filter_map(|known| known.seat.filter(|it| it.session.is_some()));
         let links: BTreeSet<_> =
@@ -419,7 +416,7 @@ impl Arbitration {
     /// Lets time pass, by the clock that tokens name and by one that nobody sets. Those whose
     /// gateway is gone for too long end: where their game processes are.
     pub fn pass_time(&self, now_s: u64, monotonic_s: u64) -> Vec<Home> {
-        let state = &mut *self.lock();
+        let state = &mut *lock(&self.0);
         let State { arbiter, known, clocks, .. } = state;
         // Another process may have had a clock that was ahead.
         let begun = (now_s.max(arbiter.now_s()), monotonic_s);
@@ -445,13 +442,13 @@ impl Arbitration {
 
     /// This process stood still for so long: no gateway could come back meanwhile.
     pub fn note_standstill(&self, by_s: u64) {
-        self.lock().arbiter.set_clock(by_s.cast_signed());
+        lock(&self.0).arbiter.set_clock(by_s.cast_signed());
     }
 
     /// How many there are, how many of them have no gateway now, and how often another gateway has
     /// taken one.
     pub fn counts(&self) -> [u64; 3] {
-        let state = self.lock();
+        let state = lock(&self.0);
         let alone = state.known.values().filter(|known| known.seat.is_none()).count();
         [state.known.len() as u64, alone as u64, state.taken_over]
     }
@@ -459,23 +456,23 @@ impl Arbitration {
     /// Payloads of game processes that waited for a gateway in vain, since they were
     /// [taken](Self::take_lost).
     pub fn lost(&self) -> u64 {
-        self.lock().parking.lost
+        lock(&self.0).parking.lost
     }
 
     /// The same; whoever asks counts them from now on.
     pub fn take_lost(&self) -> u64 {
-        std::mem::take(&mut self.lock().parking.lost)
+        std::mem::take(&mut lock(&self.0).parking.lost)
     }
 
     /// Whether there is nothing that a successor has to know.
     pub fn is_empty(&self) -> bool {
-        self.lock().arbiter.is_empty()
+        lock(&self.0).arbiter.is_empty()
     }
 
     /// Writes all of it.
     pub fn write(&self, out: &mut Writer<'_>) {
         // A clock that is set while nobody looks cannot be told from time that passes.
-        let State { arbiter, known, taken_over, parking: _, clocks: _ } = &*self.lock();
+        let State { arbiter, known, taken_over, parking: _, clocks: _ } = &*lock(&self.0);
         arbiter.write(out);
         taken_over.write(out);
         (known.len() as u32).write(out);
@@ -487,12 +484,12 @@ impl Arbitration {
 
     /// Writes whose sessions are.
     pub fn write_players(&self, out: &mut Writer<'_>) {
-        self.lock().arbiter.write_players(out);
+        lock(&self.0).arbiter.write_players(out);
     }
 
     /// What another process knew of that.
     pub fn read_players(&self, from: &mut Reader<'_>) -> Result<(), Broken> {
-        self.lock().arbiter.read_players(from)
+        lock(&self.0).arbiter.read_players(from)
     }
 
     /// What another process had.

@@ -14,9 +14,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use ringgate_core::netcode::destination::Join;
+use ringgate_core::sync::lock;
 
 /// The players of all game processes of an agent, as its threads count them together.
 #[derive(Debug, Default)]
@@ -171,14 +172,10 @@ impl Roll {
 }
 
 impl Rolls {
-    fn lock(&self) -> MutexGuard<'_, All> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// These game processes have so many slots, and for others the gateways' word is enough. Who
     /// is there stays.
     pub fn set_slots<'a>(&self, slots: impl IntoIterator<Item = (&'a str, u32)>) {
-        let mut all = self.lock();
+        let mut all = lock(&self.all);
         all.rolls.values_mut().for_each(|roll| roll.slots = None);
         for (name, slots) in slots {
             all.roll(name).slots = Some(slots);
@@ -187,18 +184,18 @@ impl Rolls {
 
     /// The agent starts, and knows of nobody who waits.
     pub fn start(&self, now_ns: u64) {
-        self.lock().start = Start::At(now_ns);
+        lock(&self.all).start = Start::At(now_ns);
     }
 
     /// Gateways have players wait for so long, as far as is known without them.
     pub fn set_grace(&self, grace_ms: u32) {
-        let mut all = self.lock();
+        let mut all = lock(&self.all);
         all.grace_ms = all.grace_ms.max(grace_ms.min(GRACE_MAX_MS));
     }
 
     /// A player is announced. Whether there is a slot: otherwise it may not come in.
     pub fn open(&self, name: &str, gateway: &Arc<str>) -> bool {
-        let mut all = self.lock();
+        let mut all = lock(&self.all);
         let part = match all.rolls.get_mut(name) {
             Some(roll) if !roll.has_room(gateway) => {
                 self.refused.fetch_add(1, Ordering::Relaxed);
@@ -213,7 +210,7 @@ impl Rolls {
 
     /// A player who was announced has left.
     pub fn close(&self, name: &str, gateway: &Arc<str>) {
-        let mut all = self.lock();
+        let mut all = lock(&self.all);
         let part = all.part(name, gateway);
         part.here = part.here.saturating_sub(1);
         part.there = part.there.saturating_sub(1);
@@ -222,7 +219,7 @@ impl Rolls {
     /// A player has used its token for good, and is here. Of more than there is room for, the fleet
     /// keeps slots until their tokens end.
     pub fn join(&self, name: &str, join: Join) {
-        let mut all = self.lock();
+        let mut all = lock(&self.all);
         let roll = all.rolls.get_mut(name).filter(|roll| roll.slots.is_some());
         if let Some(roll) = roll.filter(|roll| roll.joins.len() < JOINS_MAX) {
             roll.joins.push(join);
@@ -232,7 +229,7 @@ impl Rolls {
     /// Those who have come since the last time. Whoever asks for [`used`](Self::used) afterwards
     /// has each of them counted, or gone.
     pub fn take_joins(&self) -> Vec<(String, Join)> {
-        let mut all = self.lock();
+        let mut all = lock(&self.all);
         let of = |(name, roll): (&String, &mut Roll)| {
             std::mem::take(&mut roll.joins).into_iter().map(|it| (name.clone(), it)).collect()
         };
@@ -251,7 +248,7 @@ impl Rolls {
 
     /// A link is gone that had so many. Those who were not announced on it yet wait anew, too.
     pub fn lose(&self, name: &str, gateway: &Arc<str>, players: u32) {
-        let mut all = self.lock();
+        let mut all = lock(&self.all);
         let untold_ms = all.grace_ms.max(GRACE_UNTOLD_MS);
         let part = all.rolls.get_mut(name).and_then(|roll| roll.gateways.get_mut(gateway));
         if let Some(part) = part.filter(|part| part.used() > 0) {
@@ -261,14 +258,14 @@ impl Rolls {
 
     /// Goes on with a link of another process's, that has so many.
     pub fn go_on(&self, name: &str, gateway: &Arc<str>, players: u32) {
-        self.lock().part(name, gateway).here += players;
+        lock(&self.all).part(name, gateway).here += players;
     }
 
     /// A gateway that has let a link in says how many players it has, over all of its workers, and
     /// how long they wait for a process that is gone. They are announced one after the other.
     pub fn hear(&self, name: &str, gateway: &Arc<str>, players: u32, grace_ms: u32) {
         let grace_ms = grace_ms.min(GRACE_MAX_MS);
-        let mut all = self.lock();
+        let mut all = lock(&self.all);
         all.grace_ms = all.grace_ms.max(grace_ms);
         let part = all.part(name, gateway);
         part.there = players;
@@ -279,7 +276,7 @@ impl Rolls {
     /// What time brings, for an agent that connects to these gateways, or to none where that is not
     /// known yet: nor is it then how long players wait. To be called again and again.
     pub fn keep(&self, now_ns: u64, gateways: &[&str]) {
-        let mut all = self.lock();
+        let mut all = lock(&self.all);
         let is_known = !gateways.is_empty();
         if is_known && all.start_ends_ns().is_some_and(|until_ns| now_ns >= until_ns) {
             all.start = Start::Over;
@@ -298,7 +295,7 @@ impl Rolls {
     /// `gateways` are those that the agent connects to, or none where that is not known yet. `None`
     /// while there may be any number.
     pub fn used(&self, name: &str, gateways: &[&str]) -> Option<Used> {
-        let all = self.lock();
+        let all = lock(&self.all);
         let roll = all.rolls.get(name);
         let is_known =
             |roll: &Roll| roll.is_known || (!gateways.is_empty() && roll.is_told(gateways));
@@ -311,7 +308,7 @@ impl Rolls {
 
     /// What a process has to know that goes on with this one's links.
     pub fn hand_over(&self, now_ns: u64) -> Handed {
-        let all = self.lock();
+        let all = lock(&self.all);
         let left_ms = |until_ns: u64| until_ns.saturating_sub(now_ns).div_ceil(NS_PER_MS);
         let mut kept = Vec::new();
         for (name, roll) in &all.rolls {
@@ -338,7 +335,7 @@ impl Rolls {
 
     /// What another process knew, by whose clock that was no other moment.
     pub fn inherit(&self, handed: &Handed, now_ns: u64) {
-        let mut all = self.lock();
+        let mut all = lock(&self.all);
         for Kept { backend, gateway, players, left_ms, grace_ms } in &handed.kept {
             let grace_ms = grace_ms.map(|it| it.min(GRACE_MAX_MS));
             all.grace_ms = all.grace_ms.max(grace_ms.unwrap_or(0));

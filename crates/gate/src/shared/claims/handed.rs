@@ -8,6 +8,7 @@ use super::{Claim, Claims, Client, ClientKey, Slots};
 use crate::ids::{BackendId, Slot};
 use ringgate_cluster::Incarnation;
 use ringgate_core::carry::{Broken, Carry, Reader, Writer};
+use ringgate_core::sync::lock;
 
 impl Claims {
     /// The key of all hashes.
@@ -19,7 +20,7 @@ impl Claims {
     pub(crate) fn token_of(&self, claim: &Claim) -> Option<TokenName> {
         let key = ClientKey { client_id: claim.client_id, listener: claim.listener };
         let hash = self.hash(&key);
-        let inner = self.lock();
+        let inner = lock(&self.inner);
         inner.find_client(hash, &key).map(|position| inner.clients.at(position).token)
     }
 
@@ -29,7 +30,7 @@ impl Claims {
         let &Claim { listener, client_id, backend, slot, source } = claim;
         let key = ClientKey { client_id, listener };
         let hash = self.hash(&key);
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         if inner.find_client(hash, &key).is_some() || inner.clients.is_full() {
             return false;
         }
@@ -48,7 +49,7 @@ impl Claims {
     pub(crate) fn release(&self, claim: &Claim) {
         let key = ClientKey { client_id: claim.client_id, listener: claim.listener };
         let hash = self.hash(&key);
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         let Some(position) = inner.find_client(hash, &key) else { return };
         inner.clients.remove(hash, position);
         inner.slots[claim.backend].give(claim.slot);
@@ -60,7 +61,7 @@ impl Claims {
     /// Keeps exactly the slot that the process before has kept for a player. False where it is
     /// taken.
     pub(crate) fn reserve_again(&self, backend: BackendId, slot: Slot) -> bool {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         let is_kept = inner.slots.get_mut(backend).is_some_and(|slots| slots.take_again(slot));
         if is_kept {
             self.count_offer(backend);
@@ -70,12 +71,12 @@ impl Claims {
 
     /// How many places used tokens have had.
     pub(crate) fn token_places(&self) -> usize {
-        self.lock().tokens.places()
+        lock(&self.inner).tokens.places()
     }
 
     /// Has all used tokens shown from the first on.
     pub(crate) fn show_tokens_again(&self) {
-        self.lock().tokens.show_again();
+        lock(&self.inner).tokens.show_again();
     }
 
     /// Shows used tokens of some places that have changed since they were shown, until `show` takes
@@ -85,20 +86,20 @@ impl Claims {
         places: std::ops::Range<usize>,
         show: impl FnMut(&Use) -> bool,
     ) -> usize {
-        self.lock().tokens.show_changed(places, show)
+        lock(&self.inner).tokens.show_changed(places, show)
     }
 
     /// Writes which process of a cluster this is: its successor is the same, and makes no term that
     /// this one has made.
     pub(crate) fn hand_over_process(&self, out: &mut Writer<'_>) {
         self.standbys().and_then(|standbys| standbys.incarnation()).write(out);
-        self.lock().tokens.terms().write(out);
+        lock(&self.inner).tokens.terms().write(out);
     }
 
     /// Goes on as that.
     pub(crate) fn take_process(&self, from: &mut Reader<'_>) -> Result<(), Broken> {
         let incarnation = Option::<Incarnation>::read(from)?;
-        self.lock().tokens.set_terms(Terms::read(from)?);
+        lock(&self.inner).tokens.set_terms(Terms::read(from)?);
         if let Some((standbys, incarnation)) = self.standbys().zip(incarnation) {
             standbys.set_incarnation(incarnation);
         }
@@ -107,7 +108,7 @@ impl Claims {
 
     /// Remembers a token as the process before has.
     pub(crate) fn remember_token(&self, used: Use) -> Result<(), Broken> {
-        self.lock().tokens.remember(used)?;
+        lock(&self.inner).tokens.remember(used)?;
         self.has_spent.store(true, Ordering::Release);
         Ok(())
     }

@@ -165,10 +165,10 @@ fn nothing_stays_of_game_processes_and_gateways_that_are_gone() {
     assert_eq!(open(&rolls, 0, 1), 1);
     rolls.set_slots([("arena-2", 5)]);
     rolls.keep(0, &both()[1..]);
-    assert_eq!(rolls.lock().rolls[NAME].gateways.len(), 2, "a player is there");
+    assert_eq!(lock(&rolls.all).rolls[NAME].gateways.len(), 2, "a player is there");
     rolls.close(NAME, &gateway(0));
     rolls.keep(1, &both()[1..]);
-    let names: Vec<_> = rolls.lock().rolls.keys().cloned().collect();
+    let names: Vec<_> = lock(&rolls.all).rolls.keys().cloned().collect();
     assert_eq!(names, ["arena-2"]);
 }
 
