@@ -124,7 +124,6 @@ const MAY_BE_UNSAFE: &[&str] = &[
     "crates/os/src/",
     "crates/process/src/confine.rs",
     "crates/xdp/src/memory.rs",
-    "crates/xdp/src/netlink.rs",
     "crates/xdp/src/queue.rs",
     "crates/xdp/src/ring.rs",
     "crates/xdp/src/socket.rs",

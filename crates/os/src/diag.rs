@@ -6,7 +6,9 @@ use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::Socket;
+
+use crate::netlink::{self, DONE, ERROR, Message, Messages, word};
 
 /// What speaks at a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,8 +64,7 @@ pub struct SocketTable {
 impl SocketTable {
     /// Connects. Fails where the kernel was built without it.
     pub fn open() -> io::Result<Self> {
-        let (domain, protocol) = (Domain::from(libc::AF_NETLINK), Protocol::from(SOCK_DIAG));
-        let socket = Socket::new(domain, Type::RAW.cloexec(), Some(protocol))?;
+        let socket = netlink::open(SOCK_DIAG)?;
         socket.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         Ok(Self { socket, buffer: vec![0; BUFFER_BYTES] })
     }
@@ -94,21 +95,21 @@ impl SocketTable {
 
     fn ask(&mut self, question: &[u8], mut take: impl FnMut(Bound)) -> io::Result<()> {
         // What is left of an earlier answer that was given up is discarded.
-        let sequence = &question[SEQUENCE];
+        let wanted = word(question, 8);
         self.socket.send(question)?;
         let mut socket = &self.socket;
         loop {
             let len = socket.read(&mut self.buffer)?;
-            for message in Messages(&self.buffer[..len]) {
-                if message.header[SEQUENCE] != *sequence {
+            for Message { kind, flags, sequence, body } in Messages(&self.buffer[..len]) {
+                if Some(sequence) != wanted {
                     continue;
                 }
-                match message.kind() {
-                    NLMSG_DONE => return Ok(()),
-                    NLMSG_ERROR => return message.error(),
+                match (kind, word(body, 0).unwrap_or(0) as i32) {
+                    (DONE, _) | (ERROR, 0) => return Ok(()),
+                    (ERROR, errno) => return Err(io::Error::from_raw_os_error(-errno)),
                     _ => {
-                        bound(message.body).into_iter().for_each(&mut take);
-                        if !message.is_one_of_many() {
+                        bound(body).into_iter().for_each(&mut take);
+                        if i32::from(flags) & libc::NLM_F_MULTI == 0 {
                             return Ok(());
                         }
                     }
@@ -135,17 +136,11 @@ impl Question {
             Transport::Udp => (libc::IPPROTO_UDP, u32::MAX),
             Transport::TcpListening => (libc::IPPROTO_TCP, 1 << TCP_LISTEN),
         };
-        let flags = libc::NLM_F_REQUEST | if all { libc::NLM_F_DUMP } else { 0 };
+        let flags = if all { libc::NLM_F_DUMP } else { 0 };
         let peer = self.peer.map_or(0, |peer| peer.port());
         let ends = if all { [self.own, peer] } else { [peer, self.own] };
         let peer_ip = self.peer.map(|peer| peer.ip());
-        let mut bytes = Vec::with_capacity(QUESTION_BYTES);
-        bytes.extend((QUESTION_BYTES as u32).to_ne_bytes());
-        bytes.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
-        bytes.extend((flags as u16).to_ne_bytes());
-        bytes.extend(u32::from(self.own).to_ne_bytes());
-        bytes.extend([0; 4]);
-        bytes.extend([self.family as u8, protocol as u8, 0, 0]);
+        let mut bytes = vec![self.family as u8, protocol as u8, 0, 0];
         bytes.extend(states.to_ne_bytes());
         bytes.extend(ends.iter().flat_map(|port| port.to_be_bytes()));
         for ip in if all { [None, None] } else { [peer_ip, self.own_ip] } {
@@ -157,7 +152,7 @@ impl Question {
         }
         bytes.extend(0_u32.to_ne_bytes());
         bytes.extend([0xff; 8]);
-        bytes
+        netlink::question(SOCK_DIAG_BY_FAMILY, flags, self.own.into(), &bytes)
     }
 }
 
@@ -168,47 +163,9 @@ fn widened(ip: Ipv4Addr) -> [u8; 16] {
     words
 }
 
-/// The messages of one answer.
-struct Messages<'a>(&'a [u8]);
-
-struct Message<'a> {
-    header: &'a [u8],
-    body: &'a [u8],
-}
-
-impl<'a> Iterator for Messages<'a> {
-    type Item = Message<'a>;
-
-    fn next(&mut self) -> Option<Message<'a>> {
-        let len = word(self.0, 0)? as usize;
-        let message = self.0.get(..len)?;
-        let header = message.get(..HEADER_BYTES)?;
-        self.0 = self.0.get(len.next_multiple_of(4)..).unwrap_or_default();
-        Some(Message { header, body: &message[HEADER_BYTES..] })
-    }
-}
-
-impl Message<'_> {
-    fn kind(&self) -> u16 {
-        u16::from_ne_bytes([self.header[4], self.header[5]])
-    }
-
-    fn is_one_of_many(&self) -> bool {
-        let flags = u16::from_ne_bytes([self.header[6], self.header[7]]);
-        i32::from(flags) & libc::NLM_F_MULTI != 0
-    }
-
-    fn error(&self) -> io::Result<()> {
-        match word(self.body, 0).unwrap_or(0) as i32 {
-            0 => Ok(()),
-            negative => Err(io::Error::from_raw_os_error(-negative)),
-        }
-    }
-}
-
 /// Reads an `inet_diag_msg`.
 fn bound(body: &[u8]) -> Option<Bound> {
-    let (fixed, attributes) = body.split_at_checked(MSG_BYTES)?;
+    let fixed = body.get(..MSG_BYTES)?;
     let port = u16::from_be_bytes([fixed[4], fixed[5]]);
     let words: [u8; 16] = fixed.get(8..24)?.try_into().ok()?;
     let is_v6 = i32::from(fixed[0]) == libc::AF_INET6;
@@ -217,37 +174,19 @@ fn bound(body: &[u8]) -> Option<Bound> {
     } else {
         IpAddr::V4(Ipv4Addr::new(words[0], words[1], words[2], words[3]))
     };
-    let one_family = !is_v6 || says_v6_only(attributes);
+    let says_v6_only =
+        |(kind, value): (u16, &[u8])| kind == INET_DIAG_SKV6ONLY && value.first() > Some(&0);
+    let one_family = !is_v6 || netlink::attributes(body, MSG_BYTES).any(says_v6_only);
     let (uid, inode) = (word(fixed, 64)?, word(fixed, 68)?);
     Some(Bound { address: SocketAddr::new(ip, port), one_family, uid, inode })
 }
 
-fn says_v6_only(mut attributes: &[u8]) -> bool {
-    while let [len_0, len_1, kind_0, kind_1, value, ..] = *attributes {
-        let len = usize::from(u16::from_ne_bytes([len_0, len_1]));
-        if u16::from_ne_bytes([kind_0, kind_1]) == INET_DIAG_SKV6ONLY {
-            return value != 0;
-        }
-        attributes = attributes.get(len.max(4).next_multiple_of(4)..).unwrap_or_default();
-    }
-    false
-}
-
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
-}
-
-// Of `linux/netlink.h`, `linux/sock_diag.h`, `linux/inet_diag.h` and `net/tcp_states.h`.
+// Of `linux/sock_diag.h`, `linux/inet_diag.h` and `net/tcp_states.h`.
 const SOCK_DIAG: i32 = 4;
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
-const NLMSG_ERROR: u16 = 2;
-const NLMSG_DONE: u16 = 3;
 const INET_DIAG_SKV6ONLY: u16 = 11;
 const TCP_LISTEN: u32 = 10;
-const HEADER_BYTES: usize = 16;
-const SEQUENCE: std::ops::Range<usize> = 8..12;
 const MSG_BYTES: usize = 72;
-const QUESTION_BYTES: usize = HEADER_BYTES + 56;
 
 /// The kernel answers in the call that asks; this is for a kernel that does not answer at all.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
@@ -261,6 +200,7 @@ mod tests {
     use std::os::fd::AsRawFd;
 
     use super::*;
+    use socket2::{Domain, Type};
 
     /// Programs that other tests start have copies of our descriptors until they run, so a socket
     /// that was closed here may live a moment longer.

@@ -13,6 +13,7 @@ pub mod local;
 pub mod mapping;
 pub mod memory;
 pub mod message;
+pub mod netlink;
 pub mod notify;
 pub mod option;
 pub mod overflows;

@@ -3,20 +3,21 @@
 //!
 //! Nothing is followed change by change: whoever hears that there is one asks for everything again,
 //! so nothing that was missed can stay wrong.
-#![allow(unsafe_code, reason = "an option of a socket that no crate wraps")]
 
 mod generic;
 mod message;
 
 use std::io::{self, Read};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, Socket, Type};
+use ringgate_os::netlink::{self, Message, Messages};
+use ringgate_os::option;
+use socket2::Socket;
 
 pub use self::generic::Facts;
+use self::message::Said;
 pub use self::message::{Address, Link, Neighbour, Out, Route, Rule, Way};
-use self::message::{Message, Messages, Said};
 
 /// Everything that is asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,7 +45,7 @@ pub struct Asking {
 impl Asking {
     /// Connects.
     pub fn open() -> io::Result<Self> {
-        let socket = open()?;
+        let socket = netlink::open(libc::NETLINK_ROUTE)?;
         socket.set_read_timeout(Some(ANSWER_WITHIN))?;
         Ok(Self { socket, sequence: 0, buffer: vec![0; BUFFER_BYTES] })
     }
@@ -90,7 +91,7 @@ impl Asking {
         let mut socket = &self.socket;
         loop {
             let len = socket.read(&mut self.buffer)?;
-            for Message { kind, flags, sequence, body } in Messages::of(&self.buffer[..len]) {
+            for Message { kind, flags, sequence, body } in Messages(&self.buffer[..len]) {
                 if sequence != self.sequence {
                     continue;
                 }
@@ -122,22 +123,11 @@ pub struct Listening {
 impl Listening {
     /// Connects. What changes from here on is heard.
     pub fn open() -> io::Result<Self> {
-        let socket = open()?;
+        let socket = netlink::open(libc::NETLINK_ROUTE)?;
         socket.set_nonblocking(true)?;
         for group in message::GROUPS {
-            // SAFETY: the value is passed with its size, and outlives the call.
-            let result = unsafe {
-                libc::setsockopt(
-                    socket.as_raw_fd(),
-                    libc::SOL_NETLINK,
-                    libc::NETLINK_ADD_MEMBERSHIP,
-                    (&raw const group).cast(),
-                    size_of::<u32>() as u32,
-                )
-            };
-            if result < 0 {
-                return Err(io::Error::last_os_error());
-            }
+            let (level, name) = (libc::SOL_NETLINK, libc::NETLINK_ADD_MEMBERSHIP);
+            option::set(socket.as_fd(), level, name, group)?;
         }
         // The kernel gives a socket its number when it first sends, and tells nothing to one that
         // has none. The answer is taken for news.
@@ -163,11 +153,6 @@ impl Listening {
             }
         }
     }
-}
-
-fn open() -> io::Result<Socket> {
-    let domain = Domain::from(libc::AF_NETLINK);
-    Socket::new(domain, Type::RAW.cloexec(), Some(Protocol::from(libc::NETLINK_ROUTE)))
 }
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);

@@ -7,9 +7,10 @@
 use std::io::{self, Read};
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::Socket;
 
-use super::message::{Link, Message, Messages, attributes, text, word};
+use super::message::{Link, text};
+use ringgate_os::netlink::{self, Message, Messages, attributes, word};
 
 /// What is known of a card; `None` where the kernel does not tell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -111,8 +112,7 @@ struct Generic {
 
 impl Generic {
     fn open() -> io::Result<Self> {
-        let (domain, protocol) = (Domain::from(libc::AF_NETLINK), libc::NETLINK_GENERIC);
-        let socket = Socket::new(domain, Type::RAW.cloexec(), Some(Protocol::from(protocol)))?;
+        let socket = netlink::open(libc::NETLINK_GENERIC)?;
         socket.set_read_timeout(Some(ANSWER_WITHIN))?;
         Ok(Self { socket, sequence: 0, buffer: vec![0; BUFFER_BYTES] })
     }
@@ -121,7 +121,7 @@ impl Generic {
     fn ask(&mut self, family: &str, command: u8, attributes: &[u8]) -> io::Result<Vec<u8>> {
         let name = attribute(FAMILY_NAME, format!("{family}\0").as_bytes());
         let said = self.exchange(CONTROL, GET_FAMILY, &name)?;
-        let mut said = super::message::attributes(&said, 0);
+        let mut said = netlink::attributes(&said, 0);
         let number = said.find(|(kind, _)| *kind == FAMILY_ID);
         let number = number.and_then(|(_, value)| Some(u16::from_ne_bytes(*value.first_chunk()?)));
         self.exchange(number.ok_or(io::ErrorKind::NotFound)?, command, attributes)
@@ -133,7 +133,7 @@ impl Generic {
         let mut socket = &self.socket;
         loop {
             let len = socket.read(&mut self.buffer)?;
-            for Message { kind, sequence, body, .. } in Messages::of(&self.buffer[..len]) {
+            for Message { kind, sequence, body, .. } in Messages(&self.buffer[..len]) {
                 if sequence != self.sequence {
                     continue;
                 }
@@ -150,16 +150,7 @@ impl Generic {
 }
 
 fn question(family: u16, command: u8, sequence: u32, attributes: &[u8]) -> Vec<u8> {
-    let len = 16 + HEAD_BYTES + attributes.len();
-    let mut bytes = Vec::with_capacity(len);
-    bytes.extend((len as u32).to_ne_bytes());
-    bytes.extend(family.to_ne_bytes());
-    bytes.extend((libc::NLM_F_REQUEST as u16).to_ne_bytes());
-    bytes.extend(sequence.to_ne_bytes());
-    bytes.extend([0; 4]);
-    bytes.extend([command, 1, 0, 0]);
-    bytes.extend(attributes);
-    bytes
+    netlink::question(family, 0, sequence, &[&[command, 1, 0, 0], attributes].concat())
 }
 
 /// Which interface is meant, as that family has it: by number, in an attribute of its own.

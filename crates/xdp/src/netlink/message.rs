@@ -1,7 +1,9 @@
-//! Messages of rtnetlink: a header, a fixed part, attributes. Read like any other input: what is
-//! shorter than it says is passed over.
+//! Messages of rtnetlink: a fixed part, and attributes. Read like any other input: what is shorter
+//! than it says is passed over.
 
 use std::net::IpAddr;
+
+use ringgate_os::netlink::{self, DONE, ERROR, attributes, word};
 
 use crate::frame::Mac;
 
@@ -98,15 +100,6 @@ pub struct Rule {
     pub is_special: bool,
 }
 
-/// One message.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Message<'a> {
-    pub(super) kind: u16,
-    pub(super) flags: u16,
-    pub(super) sequence: u32,
-    pub(super) body: &'a [u8],
-}
-
 /// What a message says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Said {
@@ -122,44 +115,9 @@ pub(super) enum Said {
     Error(i32),
 }
 
-/// The messages of one datagram.
-pub(super) struct Messages<'a>(&'a [u8]);
-
-impl<'a> Messages<'a> {
-    pub(super) const fn of(bytes: &'a [u8]) -> Self {
-        Self(bytes)
-    }
-}
-
-impl<'a> Iterator for Messages<'a> {
-    type Item = Message<'a>;
-
-    fn next(&mut self) -> Option<Message<'a>> {
-        let (header, _) = self.0.split_first_chunk::<HEADER_BYTES>()?;
-        let [l0, l1, l2, l3, k0, k1, f0, f1, s0, s1, s2, s3, ..] = *header;
-        let len = u32::from_ne_bytes([l0, l1, l2, l3]) as usize;
-        let body = self.0.get(HEADER_BYTES..len)?;
-        self.0 = self.0.get(len.next_multiple_of(4)..).unwrap_or_default();
-        Some(Message {
-            kind: u16::from_ne_bytes([k0, k1]),
-            flags: u16::from_ne_bytes([f0, f1]),
-            sequence: u32::from_ne_bytes([s0, s1, s2, s3]),
-            body,
-        })
-    }
-}
-
-/// A request for everything of one kind.
+/// A request for everything of one kind, of every family.
 pub(super) fn question(kind: u16, sequence: u32) -> Vec<u8> {
-    let len = HEADER_BYTES + FAMILY_BYTES;
-    let mut bytes = Vec::with_capacity(len);
-    bytes.extend((len as u32).to_ne_bytes());
-    bytes.extend(kind.to_ne_bytes());
-    bytes.extend(((libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16).to_ne_bytes());
-    bytes.extend(sequence.to_ne_bytes());
-    // From nobody in particular, of every family.
-    bytes.resize(len, 0);
-    bytes
+    netlink::question(kind, libc::NLM_F_DUMP, sequence, &[0; FAMILY_BYTES])
 }
 
 /// Reads a message.
@@ -349,22 +307,6 @@ fn rule(body: &[u8]) -> Option<Rule> {
     Some(Rule { table, is_special })
 }
 
-/// The attributes behind so many bytes.
-pub(super) fn attributes(body: &[u8], at: usize) -> impl Iterator<Item = (u16, &[u8])> {
-    let mut rest = body.get(at..).unwrap_or_default();
-    std::iter::from_fn(move || {
-        let [l0, l1, k0, k1] = *rest.first_chunk()?;
-        let len = usize::from(u16::from_ne_bytes([l0, l1]));
-        let value = rest.get(ATTRIBUTE_BYTES..len)?;
-        rest = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
-        Some((u16::from_ne_bytes([k0, k1]) & KIND_MASK, value))
-    })
-}
-
-pub(super) fn word(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
 pub(super) fn text(value: &[u8]) -> String {
     let end = value.iter().position(|byte| *byte == 0).unwrap_or(value.len());
     String::from_utf8_lossy(&value[..end]).into_owned()
@@ -383,20 +325,12 @@ pub(super) const QUESTIONS: [u16; 5] =
     [LINKS, libc::RTM_GETADDR, libc::RTM_GETROUTE, libc::RTM_GETNEIGH, RULES];
 
 /// What is told when it changes: links, neighbours, and of both families addresses, routes, rules.
-pub(super) const GROUPS: [u32; 8] = [1, 3, 5, 7, 8, 9, 11, 19];
+pub(super) const GROUPS: [i32; 8] = [1, 3, 5, 7, 8, 9, 11, 19];
 
 /// `NLM_F_DUMP_INTR`: something has changed meanwhile.
 pub(super) const INTERRUPTED: u16 = 0x10;
 
-const HEADER_BYTES: usize = 16;
 const FAMILY_BYTES: usize = 4;
-const ATTRIBUTE_BYTES: usize = 4;
-
-/// Beside the kind an attribute may say how it is laid out.
-const KIND_MASK: u16 = 0x3fff;
-
-const ERROR: u16 = 2;
-const DONE: u16 = 3;
 
 /// Up, and running.
 const UP: u32 = (libc::IFF_UP | libc::IFF_RUNNING) as u32;
