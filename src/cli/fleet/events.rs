@@ -154,11 +154,11 @@ impl Teller {
         };
         let (kind, name, text) = match &place {
             Place::Gateway(name) => {
-                let told = gateway(before, after, all)?;
+                let told = gateway([before, after], all)?;
                 ("gateway", name.to_string(), format!("gateway {name}: {told}"))
             }
             Place::Backend(name) => {
-                let told = backend(before, after, all)?;
+                let told = backend([before, after], all)?;
                 ("backend", name.to_string(), format!("backend {name}: {told}"))
             }
             Place::Key(listener, number) => {
@@ -169,7 +169,7 @@ impl Teller {
                 ("ban", prefix.to_string(), ban(&prefix.to_string(), after))
             }
             Place::Agent(name) => {
-                let told = agent(before, after)?;
+                let told = agent([before, after])?;
                 ("agent", name.to_string(), format!("agent {name}: {told}"))
             }
             // It writes its key anew now and then.
@@ -190,69 +190,68 @@ fn ban(whom: &str, after: Option<&Bytes>) -> String {
     }
 }
 
-fn gateway(before: Option<&Bytes>, after: Option<&Bytes>, all: bool) -> Option<String> {
-    let read = |it: Option<&Bytes>| it.map(|it| Gateway::decode(it));
-    match (read(before), read(after)) {
+/// What is said of a value that has come, has changed, or is gone.
+fn told<T: Stored>(
+    [before, after]: [Option<&Bytes>; 2],
+    come: impl FnOnce(T) -> String,
+    changed: impl FnOnce(T, T) -> Option<String>,
+) -> Option<String> {
+    let read = |it: &Bytes| T::decode(it);
+    match (before.map(read), after.map(read)) {
         (_, None) => Some("is gone".to_owned()),
         (_, Some(Err(why))) => Some(format!("cannot be read: {why}")),
-        (None | Some(Err(_)), Some(Ok(now))) => {
-            let Gateway { host, region, version, .. } = now;
-            Some(format!("has come, on {host} in {region}, version {version}"))
-        }
-        (Some(Ok(was)), Some(Ok(now))) => {
-            if was.instance != now.instance {
-                return Some(format!("was started anew, version {}", now.version));
-            }
-            if was.draining != now.draining {
-                return Some(if now.draining { "draining" } else { "serving again" }.to_owned());
-            }
-            let epochs = |it: &Gateway| -> Vec<Vec<u32>> {
-                it.listeners.iter().map(|it| it.epochs.clone()).collect()
-            };
-            if epochs(&was) != epochs(&now) {
-                return Some(format!("accepts the keys {:?}", epochs(&now)));
-            }
-            all.then(|| format!("{} sessions", now.sessions))
-        }
+        (Some(Ok(was)), Some(Ok(now))) => changed(was, now),
+        (_, Some(Ok(now))) => Some(come(now)),
     }
 }
 
-fn agent(before: Option<&Bytes>, after: Option<&Bytes>) -> Option<String> {
-    let read = |it: Option<&Bytes>| it.map(|it| Agent::decode(it));
+fn gateway(values: [Option<&Bytes>; 2], all: bool) -> Option<String> {
+    let come = |Gateway { host, region, version, .. }| {
+        format!("has come, on {host} in {region}, version {version}")
+    };
+    told(values, come, |was: Gateway, now| {
+        if was.instance != now.instance {
+            return Some(format!("was started anew, version {}", now.version));
+        }
+        if was.draining != now.draining {
+            return Some(if now.draining { "draining" } else { "serving again" }.to_owned());
+        }
+        let epochs = |it: &Gateway| -> Vec<Vec<u32>> {
+            it.listeners.iter().map(|it| it.epochs.clone()).collect()
+        };
+        if epochs(&was) != epochs(&now) {
+            return Some(format!("accepts the keys {:?}", epochs(&now)));
+        }
+        all.then(|| format!("{} sessions", now.sessions))
+    })
+}
+
+fn agent(values: [Option<&Bytes>; 2]) -> Option<String> {
     let gateways = |it: &Agent| match it.gateways.as_slice() {
         [] => "to no gateway".to_owned(),
         names => format!("to {}", names.join(", ")),
     };
-    match (read(before), read(after)) {
-        (_, None) => Some("is gone".to_owned()),
-        (_, Some(Err(why))) => Some(format!("cannot be read: {why}")),
-        (Some(Ok(was)), Some(Ok(now))) if was.instance == now.instance => {
-            (was.gateways != now.gateways).then(|| format!("connects {}", gateways(&now)))
+    let come = |now: Agent| format!("has come, on {}, and connects {}", now.host, gateways(&now));
+    told(values, come, |was, now| {
+        if was.instance != now.instance {
+            return Some(format!("was started anew, version {}", now.version));
         }
-        (Some(Ok(_)), Some(Ok(now))) => Some(format!("was started anew, version {}", now.version)),
-        (None | Some(Err(_)), Some(Ok(now))) => {
-            Some(format!("has come, on {}, and connects {}", now.host, gateways(&now)))
-        }
-    }
+        (was.gateways != now.gateways).then(|| format!("connects {}", gateways(&now)))
+    })
 }
 
-fn backend(before: Option<&Bytes>, after: Option<&Bytes>, all: bool) -> Option<String> {
-    let read = |it: Option<&Bytes>| it.map(|it| Backend::decode(it));
-    match (read(before), read(after)) {
-        (_, None) => Some("is gone".to_owned()),
-        (_, Some(Err(why))) => Some(format!("cannot be read: {why}")),
-        (None | Some(Err(_)), Some(Ok(now))) => {
-            let Backend { host, group, slots, state: is, .. } = now;
-            Some(format!("has come, {}, {slots} slots of group {group} on {host}", word_of(is)))
+fn backend(values: [Option<&Bytes>; 2], all: bool) -> Option<String> {
+    let come = |Backend { host, group, slots, state, .. }| {
+        let state = word_of(state);
+        format!("has come, {state}, {slots} slots of group {group} on {host}")
+    };
+    told(values, come, |was: Backend, now| {
+        if was.instance != now.instance {
+            return Some("was started anew".to_owned());
         }
-        (Some(Ok(was)), Some(Ok(now))) => {
-            if was.instance != now.instance {
-                return Some("was started anew".to_owned());
-            }
-            if was.state != now.state {
-                return Some(format!("{} -> {}", word_of(was.state), word_of(now.state)));
-            }
-            all.then(|| format!("{} players", now.used))
+        if was.state != now.state {
+            return Some(format!("{} -> {}", word_of(was.state), word_of(now.state)));
         }
-    }
+        all.then(|| format!("{} players", now.used))
+    })
 }
