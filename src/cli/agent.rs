@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringgate_io::{StartError, socket};
+use ringgate_os::patience::patiently;
 use ringgate_os::process;
 use ringgate_process::confine::Calls;
 use ringgate_process::privileges::{self, Privileges};
@@ -19,9 +20,7 @@ use ringgate_trunk::agent::service::{self, Agent};
 
 use super::config_file::{AGENT, RoleFile};
 use super::logging::{self, LogArgs};
-use super::run::{
-    DEATH_WITHIN, SUCCESSORS_MODE, open_announce, open_beside, patiently, program, successor,
-};
+use super::run::{DEATH_WITHIN, SUCCESSORS_MODE, open_announce, open_beside, program, successor};
 use super::{Failure, first};
 use crate::config::{self, Accepted, Admin, HostConfig};
 use crate::control::host::{self as control, Facts, Hearing, Settings, Taken};

@@ -21,8 +21,9 @@ use ringgate_gate::Setup;
 use ringgate_io::{StartError, socket};
 use ringgate_link::announce::ANNOUNCE_SOCKET;
 use ringgate_os::capabilities;
-use ringgate_os::clock::{self, Clock};
+use ringgate_os::clock;
 use ringgate_os::overflows::Overflows;
+use ringgate_os::patience::patiently;
 use ringgate_os::process;
 use ringgate_os::stored::{self, Store};
 use ringgate_os::usage::Usage;
@@ -174,28 +175,9 @@ fn join(file: Config) -> Result<(Config, Option<Joining>), Failure> {
     Joining::of(file, own).map_err(Failure::failed)
 }
 
-/// Tries again while an address is in use: a process that is about to end has its addresses for a
-/// moment, as its end of our conversation may be closed before its other sockets are.
-pub(super) fn patiently<T, E>(
-    patience: Duration,
-    is_in_use: impl Fn(&E) -> bool,
-    mut make: impl FnMut() -> Result<T, E>,
-) -> Result<T, E> {
-    let clock = Clock::start();
-    loop {
-        match make() {
-            Err(why) if is_in_use(&why) && clock.now_ns() < patience.as_nanos() as u64 => {
-                clock::sleep(CLAIM_AGAIN_AFTER);
-            }
-            outcome => return outcome,
-        }
-    }
-}
-
-/// The kernel closes what a dead process had open within this.
+/// The kernel closes what a dead process had open within this: its end of our conversation may be
+/// closed before its other sockets are.
 pub(super) const DEATH_WITHIN: Duration = Duration::from_secs(5);
-
-const CLAIM_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
 fn serve(control: Control, privileges: &Privileges, plan: Plan) -> Result<(), Failure> {
     privileges.give_up_system_calls()?;

@@ -14,7 +14,7 @@ use ringgate_os::bpf::asm::Register::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R10};
 use ringgate_os::bpf::asm::{Assembler, If, Instruction, Size};
 use ringgate_os::bpf::{Loaded, Map, MapKind, ProgramKind, Words};
 use ringgate_os::option;
-use ringgate_os::patience::patiently;
+use ringgate_os::patience::while_busy;
 
 /// Programs, one for each group of sockets, with what they look up.
 #[derive(Debug)]
@@ -80,7 +80,7 @@ impl Spreader {
         for (number, socket) in (first..).zip(sockets) {
             let fd = socket.as_raw_fd().cast_unsigned();
             let set = || self.sockets.set(&number.to_ne_bytes(), fd);
-            if waits { patiently(set) } else { set() }?;
+            if waits { while_busy(set) } else { set() }?;
         }
         self.groups[group].1 = true;
         Ok(group)

@@ -23,7 +23,7 @@ pub use ringgate_os::bpf::Attached;
 use ringgate_os::bpf::asm::Register::{self, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 use ringgate_os::bpf::asm::{Assembler, If, Instruction, Size};
 use ringgate_os::bpf::{self, Loaded, Map, MapKind, ProgramKind, Words};
-use ringgate_os::patience::patiently;
+use ringgate_os::patience::while_busy;
 
 /// Which frames are ours: those for this address and port, in this VLAN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -140,7 +140,7 @@ impl Program {
     /// this process ends.
     pub fn attach(&self, interface: u32, place: Place) -> io::Result<Attached> {
         let loaded = self.loaded.as_ref().ok_or(io::ErrorKind::Unsupported)?;
-        patiently(|| Attached::new(loaded, interface, place == Place::Generic))
+        while_busy(|| Attached::new(loaded, interface, place == Place::Generic))
     }
 
     /// What it says to a frame.

@@ -22,7 +22,7 @@ use super::ring::{Reader, Writer};
 pub use super::socket::{Mode, Notes, Statistics};
 use super::socket::{NOTE_BYTES, Socket, Which};
 use ringgate_batch::Arena;
-use ringgate_os::patience::patiently;
+use ringgate_os::patience::while_busy;
 
 /// One queue.
 #[derive(Debug)]
@@ -164,7 +164,7 @@ impl Queue {
             ((0..send).map(all).collect(), (send..send + receive).map(all).collect());
         // A card takes memory as soon as it is bound.
         opened.top_up();
-        patiently(|| opened.socket.bind(interface, queue, mode))?;
+        while_busy(|| opened.socket.bind(interface, queue, mode))?;
         opened.mode = opened.socket.mode()?;
         opened.takes_notes = takes_notes;
         Ok(opened)
