@@ -1,7 +1,8 @@
 //! Enums whose values have names or sentences, numbers that stand in an order, and fields that are
 //! shown: each is a row of one list, so that nothing has to be said of it twice.
 
-/// Declares an enum: each value with its name in metrics, logs and documents.
+/// Declares an enum: each value with its name in metrics, logs and documents, and behind `=>` with
+/// the sentence that people are told, if they are.
 #[macro_export]
 macro_rules! named {
     (
@@ -32,6 +33,21 @@ macro_rules! named {
             /// The one of this name.
             $vis fn named(name: &str) -> Option<Self> {
                 Self::ALL.into_iter().find(|it| it.name() == name)
+            }
+        }
+    };
+    (
+        $(#[$about:meta])* $vis:vis enum $type:ident;
+        $( $(#[$doc:meta])* $value:ident = $name:literal => $sentence:literal ),+ $(,)?
+    ) => {
+        $crate::named! {
+            $(#[$about])* $vis enum $type; $( $(#[$doc])* $value = $name ),+
+        }
+
+        impl $type {
+            /// What people are told of it.
+            $vis const fn sentence(self) -> &'static str {
+                [$( $sentence ),+][self as usize]
             }
         }
     };

@@ -324,55 +324,60 @@ ringgate_core::named! {
     /// Why a session ended.
     pub enum Ended;
     /// The backend was gone for longer than its grace time.
-    BackendGone = "backend_gone",
+    BackendGone = "backend_gone" => "its backend was gone for longer than its grace time",
     /// The agent in front of its game says that it has ended, at whichever gateway of the cluster.
-    ByArbiter = "by_arbiter",
+    ByArbiter = "by_arbiter" => "its agent says that it has ended",
     /// The game process closed it.
-    ByBackend = "by_backend",
+    ByBackend = "by_backend" => "the game process closed it",
     /// An operator ended it.
-    ByOperator = "by_operator",
+    ByOperator = "by_operator" => "an operator ended it (kick, or the end of a drain)",
     /// The player left.
-    ByPlayer = "by_player",
+    ByPlayer = "by_player" => "the player left",
     /// The player acknowledged what was not sent, or took an acknowledgement back.
-    DeliveryAcknowledgement = "delivery_acknowledgement",
+    DeliveryAcknowledgement = "delivery_acknowledgement" =>
+        "the player acknowledged what was never sent",
     /// A packet or a frame that nobody writes.
-    DeliveryMalformed = "delivery_malformed",
+    DeliveryMalformed = "delivery_malformed" =>
+        "the player sent what is no packet of the delivery layer",
     /// A message began in the middle of another, or went on without a beginning.
-    DeliveryMarks = "delivery_marks",
+    DeliveryMarks = "delivery_marks" => "a message of the player's began in the middle of another",
     /// More waited than a receiver holds.
-    DeliveryMemory = "delivery_memory",
+    DeliveryMemory = "delivery_memory" => "more of the player's messages waited than is kept",
     /// A message grew over 64 KiB.
-    DeliveryMessageLength = "delivery_message_length",
+    DeliveryMessageLength = "delivery_message_length" =>
+        "a message of the player's grew over 64 KiB",
     /// The game process sent more on reliable channels than is kept for a player.
-    DeliveryOverflow = "delivery_overflow",
+    DeliveryOverflow = "delivery_overflow" => "the game process sent more than the player took",
     /// A message on a channel that is not reliable was longer than 1159 bytes.
-    DeliveryOversize = "delivery_oversize",
+    DeliveryOversize = "delivery_oversize" =>
+        "the player sent 1160 bytes or more on an unreliable channel",
     /// A packet's number was further ahead than packets can be in flight.
-    DeliverySequence = "delivery_sequence",
+    DeliverySequence = "delivery_sequence" => "a packet of the player's was numbered too far ahead",
     /// The player acknowledged nothing as arrived for 30 seconds.
-    DeliverySilence = "delivery_silence",
+    DeliverySilence = "delivery_silence" => "the player acknowledged nothing for half a minute",
     /// A part of a message was further ahead than its channel's window.
-    DeliveryWindow = "delivery_window",
+    DeliveryWindow = "delivery_window" => "a part of a message of the player's was too far ahead",
     /// The player's address is denied, or its id.
-    Denied = "denied",
+    Denied = "denied" => "an operator has denied the player's address or id",
     /// Another gateway of the cluster goes on with it.
-    Fenced = "fenced",
+    Fenced = "fenced" => "another member of the cluster goes on with it",
     /// The game process closed it after delivery, and not everything had arrived in time.
-    LingerExpired = "linger_expired",
+    LingerExpired = "linger_expired" =>
+        "the game process closed it, and not all had arrived in time",
     /// The player has logged in again, here or at another gateway.
-    NewerLogin = "newer_login",
+    NewerLogin = "newer_login" => "the player has logged in again, here or at another gateway",
     /// It could not be carried into the process that has taken the gateway over.
-    NotCarried = "not_carried",
+    NotCarried = "not_carried" => "it could not be carried into the process that has taken over",
     /// The session has used up the numbers that its packets may have.
-    NumbersUsedUp = "numbers_used_up",
+    NumbersUsedUp = "numbers_used_up" => "its packets have no numbers left",
     /// A second handshake from the player's address took its place.
-    Replaced = "replaced",
+    Replaced = "replaced" => "another handshake from the same address took its place",
     /// The gateway stops.
-    Shutdown = "shutdown",
+    Shutdown = "shutdown" => "the gateway stops",
     /// The sequence jumped further than the listener allows.
-    SequenceGap = "sequence_gap",
+    SequenceGap = "sequence_gap" => "its packet number jumped further than gap_limit",
     /// Nothing was heard from the player for the token's timeout.
-    TimedOut = "timed_out",
+    TimedOut = "timed_out" => "nothing was heard from the player for the timeout",
 }
 
 ringgate_core::named! {

@@ -146,7 +146,7 @@ fn told(setup: &Setup, record: &Record, line: &mut Map<String, Value>) -> (&'sta
         }
         Fact::Ended { why } => {
             put("reason", why.name().into());
-            ("session_ended", format!("the session ended, {}: {}", why.name(), words::ended(why)))
+            ("session_ended", format!("the session ended, {}: {}", why.name(), why.sentence()))
         }
         Fact::Moved { from } => {
             let from = SocketAddr::from(from).to_string();
