@@ -1,14 +1,12 @@
-//! Control messages: what the kernel says beside a datagram, and what we ask of it beside one.
-//!
-//! A control buffer is a chain of headers (length, level, type), each followed by its data and
-//! padded to the alignment of `usize`. As with addresses, it is read and written byte by byte,
-//! bounds checked, without a pointer cast; the layouts are compared with libc's in the tests.
-//! Messages nobody asked for are passed over.
+//! What control messages say: what the kernel tells beside a datagram, and what we ask of it beside
+//! one. The layouts are compared with libc's in the tests. Messages nobody asked for are passed
+//! over.
 
 use std::net::IpAddr;
 
 use super::sockaddr::Family;
 use ringgate_batch::LocalIp;
+use ringgate_os::control::{self, messages};
 
 /// What the kernel said beside a received datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,43 +140,18 @@ impl Control {
 
     #[inline]
     fn push(&mut self, level: i32, kind: i32, data: &[u8]) {
-        let (start, len) = (usize::from(self.len), HEADER_BYTES + data.len());
-        let message = &mut self.bytes[start..start + len];
-        message[..8].copy_from_slice(&len.to_ne_bytes());
-        message[8..12].copy_from_slice(&level.to_ne_bytes());
-        message[12..16].copy_from_slice(&kind.to_ne_bytes());
-        message[16..].copy_from_slice(data);
-        self.len = (start + aligned(len)) as u8;
+        self.len +=
+            control::write(&mut self.bytes[usize::from(self.len)..], level, kind, data) as u8;
     }
-}
-
-/// The messages of a control buffer. Ends at the first header that does not fit.
-fn messages(mut control: &[u8]) -> impl Iterator<Item = (i32, i32, &[u8])> {
-    std::iter::from_fn(move || {
-        let len = usize::from_ne_bytes(*control.first_chunk()?);
-        let level = i32::from_ne_bytes(*control.get(8..)?.first_chunk()?);
-        let kind = i32::from_ne_bytes(*control.get(12..)?.first_chunk()?);
-        let data = control.get(HEADER_BYTES..len)?;
-        control = control.get(aligned(len)..).unwrap_or_default();
-        Some((level, kind, data))
-    })
-}
-
-const fn aligned(len: usize) -> usize {
-    len.next_multiple_of(align_of::<usize>())
 }
 
 fn is_link_local(ip: &[u8; 16]) -> bool {
     ip[0] == 0xfe && ip[1] & 0xc0 == 0x80
 }
 
-const HEADER_BYTES: usize = size_of::<libc::cmsghdr>();
-
 /// An address and a segment size.
-const SEND_CONTROL_BYTES: usize = aligned(HEADER_BYTES + 20) + aligned(HEADER_BYTES + 2);
+const SEND_CONTROL_BYTES: usize = control::bytes_of(20) + control::bytes_of(2);
 
-// The byte offsets above are those of 64-bit Linux.
-const _: () = assert!(HEADER_BYTES == 16 && size_of::<usize>() == 8);
 const _: () = assert!(size_of::<libc::timespec>() == 16);
 
 #[cfg(test)]
@@ -193,19 +166,15 @@ mod tests {
     fn control_of(parts: &[(i32, i32, &[u8])]) -> Vec<u8> {
         let mut bytes = Vec::new();
         for (level, kind, data) in parts {
-            bytes.extend_from_slice(&(HEADER_BYTES + data.len()).to_ne_bytes());
-            bytes.extend_from_slice(&level.to_ne_bytes());
-            bytes.extend_from_slice(&kind.to_ne_bytes());
-            bytes.extend_from_slice(data);
-            bytes.resize(aligned(bytes.len()), 0);
+            let start = bytes.len();
+            bytes.resize(start + control::bytes_of(data.len()), 0);
+            control::write(&mut bytes[start..], *level, *kind, data);
         }
         bytes
     }
 
     #[test]
     fn offsets_are_those_of_libc() {
-        assert_eq!(offset_of!(libc::cmsghdr, cmsg_level), 8);
-        assert_eq!(offset_of!(libc::cmsghdr, cmsg_type), 12);
         assert_eq!(offset_of!(libc::in_pktinfo, ipi_spec_dst), 4);
         assert_eq!((size_of::<libc::in_pktinfo>(), size_of::<libc::in6_pktinfo>()), (12, 20));
         assert_eq!(offset_of!(libc::in6_pktinfo, ipi6_ifindex), 16);
@@ -288,7 +257,7 @@ mod tests {
         }
 
         #[test]
-        fn a_wrong_length_ends_the_chain(len in 0..HEADER_BYTES) {
+        fn a_wrong_length_ends_the_chain(len in 0..control::HEADER_BYTES) {
             let mut control = control_of(&[(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &[1; 4])]);
             control[..8].copy_from_slice(&len.to_ne_bytes());
             prop_assert_eq!(Received::decode(&control), Received::NOTHING);

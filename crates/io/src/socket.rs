@@ -22,7 +22,7 @@ use super::filter::{self, Filter};
 use super::sockaddr::Family;
 use super::spread;
 use ringgate_batch::Credentials;
-use ringgate_os::process;
+use ringgate_os::{process, segments};
 
 /// What a UDP socket should be like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -233,7 +233,7 @@ pub(super) fn accept(listener: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
         socket2::SockRef::from(&listener).accept4(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK);
     match result {
         Ok((socket, _)) => {
-            ask_for_buffers(&socket, LINK_BUFFER_BYTES, LINK_BUFFER_BYTES);
+            segments::ask_for_buffers(socket.as_fd(), LINK_BUFFER_BYTES, LINK_BUFFER_BYTES);
             Ok(Some(socket.into()))
         }
         Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(None),
@@ -325,7 +325,7 @@ fn configure(
     if address.ip().is_unspecified() {
         tell_local_address(socket, family).map_err(|e| fail("ask for local addresses", e))?;
     }
-    choose_fragments(socket, family, options.may_fragment)
+    segments::choose_fragments(socket.as_fd(), family == Family::V6, options.may_fragment)
         .map_err(|e| fail("set path MTU discovery", e))?;
     set_flag(socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)
         .map_err(|e| fail("ask for drop counts", e))?;
@@ -337,7 +337,8 @@ fn configure(
         let attached = socket.attach_filter(&filter::compile(filter));
         attached.map_err(|e| StartError::new("attach a socket filter", Step::Filter, e))?;
     }
-    ask_for_buffers(socket, options.receive_buffer_bytes, options.send_buffer_bytes);
+    let (receive, send) = (options.receive_buffer_bytes, options.send_buffer_bytes);
+    segments::ask_for_buffers(socket.as_fd(), receive as i32, send as i32);
     Ok(())
 }
 
@@ -364,25 +365,6 @@ fn tell_local_address(socket: &Socket, family: Family) -> io::Result<()> {
     }
 }
 
-/// Datagrams leave with "don't fragment" set, or where they `may` be taken apart without it; in
-/// both cases messages about a path's MTU change nothing.
-/// Whether such a message is true cannot be told: anybody can send one that quotes a packet of
-/// ours, and a kernel that believes it refuses what is longer for ten minutes. Nor does the kernel
-/// have to find out whether to fragment, which is 10 % of a send (docs/BENCHMARKS.md, the wire). A
-/// dual-stack socket sends to both families, so an IPv6 socket gets both options.
-fn choose_fragments(socket: &Socket, family: Family, may: bool) -> io::Result<()> {
-    let (v4, v6) = if may {
-        (libc::IP_PMTUDISC_OMIT, libc::IPV6_PMTUDISC_OMIT)
-    } else {
-        (libc::IP_PMTUDISC_PROBE, libc::IPV6_PMTUDISC_PROBE)
-    };
-    set_flag(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, v4)?;
-    if family == Family::V6 {
-        set_flag(socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, v6)?;
-    }
-    Ok(())
-}
-
 fn report_errors(socket: &Socket, family: Family) -> Result<(), StartError> {
     let result = match family {
         Family::V4 => set_flag(socket, libc::IPPROTO_IP, libc::IP_RECVERR, 1),
@@ -391,22 +373,10 @@ fn report_errors(socket: &Socket, family: Family) -> Result<(), StartError> {
     result.map_err(|e| StartError::new("ask for errors of a UDP link", Step::Other, e))
 }
 
-/// Asks past the system's limit first, which needs `CAP_NET_ADMIN`, and within it otherwise.
-/// Whoever cares reads back what was granted.
-fn ask_for_buffers(socket: &Socket, receive_bytes: usize, send_bytes: usize) {
-    let (receive, send) = (receive_bytes as i32, send_bytes as i32);
-    if set_flag(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, receive).is_err() {
-        let _ = socket.set_recv_buffer_size(receive_bytes);
-    }
-    if set_flag(socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, send).is_err() {
-        let _ = socket.set_send_buffer_size(send_bytes);
-    }
-}
-
 fn seqpacket() -> io::Result<Socket> {
     let kind = Type::SEQPACKET.nonblocking().cloexec();
     let socket = Socket::new(Domain::UNIX, kind, None)?;
-    ask_for_buffers(&socket, LINK_BUFFER_BYTES, LINK_BUFFER_BYTES);
+    segments::ask_for_buffers(socket.as_fd(), LINK_BUFFER_BYTES, LINK_BUFFER_BYTES);
     Ok(socket)
 }
 
@@ -493,7 +463,7 @@ fn check(result: i32) -> io::Result<i32> {
 }
 
 /// Room for about 60 full bundles each way before a link counts as full.
-const LINK_BUFFER_BYTES: usize = 1 << 20;
+const LINK_BUFFER_BYTES: i32 = 1 << 20;
 
 /// So many who connect may wait at a listening socket of ours.
 pub const LISTEN_BACKLOG: i32 = 128;

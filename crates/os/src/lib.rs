@@ -5,6 +5,7 @@
 pub mod bpf;
 pub mod capabilities;
 pub mod clock;
+pub mod control;
 pub mod diag;
 pub mod hold;
 pub mod host;

@@ -272,7 +272,7 @@ pub fn receive_error<T>(
 
 const EMPTY_PART: libc::iovec = libc::iovec { iov_base: null_mut(), iov_len: 0 };
 
-const EMPTY_HEADER: libc::mmsghdr = libc::mmsghdr {
+pub(crate) const EMPTY_HEADER: libc::mmsghdr = libc::mmsghdr {
     msg_hdr: libc::msghdr {
         msg_name: null_mut(),
         msg_namelen: 0,

@@ -7,7 +7,9 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::ptr::null_mut;
+
+use crate::control::{bytes_of, messages, write};
+use crate::message::EMPTY_HEADER;
 
 /// Descriptors in one message: the kernel's own limit (`SCM_MAX_FD`).
 pub const DESCRIPTORS_MAX: usize = 253;
@@ -20,7 +22,7 @@ pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io:
     }
     let mut control = control(fds);
     let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-    let mut header = empty_header();
+    let mut header = EMPTY_HEADER.msg_hdr;
     (header.msg_iov, header.msg_iovlen) = (&raw mut part, 1);
     if !control.is_empty() {
         header.msg_control = control.as_mut_ptr().cast();
@@ -47,7 +49,7 @@ pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io:
 pub fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut control = [0; CONTROL_BYTES];
     let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-    let mut header = empty_header();
+    let mut header = EMPTY_HEADER.msg_hdr;
     (header.msg_iov, header.msg_iovlen) = (&raw mut part, 1);
     header.msg_control = control.as_mut_ptr().cast();
     header.msg_controllen = CONTROL_BYTES;
@@ -75,58 +77,26 @@ pub fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize, V
     Ok((len, fds))
 }
 
-/// The control data that carries descriptors: a `cmsghdr`, and their numbers behind it.
+/// The control data that carries descriptors: their numbers.
 fn control(fds: &[BorrowedFd<'_>]) -> Vec<u8> {
     if fds.is_empty() {
         return Vec::new();
     }
-    let len = HEAD_BYTES + size_of_val(fds);
-    let mut control = Vec::with_capacity(len.next_multiple_of(ALIGNMENT));
-    control.extend_from_slice(&len.to_ne_bytes());
-    control.extend_from_slice(&libc::SOL_SOCKET.to_ne_bytes());
-    control.extend_from_slice(&libc::SCM_RIGHTS.to_ne_bytes());
-    for fd in fds {
-        control.extend_from_slice(&fd.as_raw_fd().to_ne_bytes());
-    }
-    control.resize(len.next_multiple_of(ALIGNMENT), 0);
+    let numbers: Vec<u8> = fds.iter().flat_map(|fd| fd.as_raw_fd().to_ne_bytes()).collect();
+    let mut control = vec![0; bytes_of(numbers.len())];
+    write(&mut control, libc::SOL_SOCKET, libc::SCM_RIGHTS, &numbers);
     control
 }
 
 /// The numbers of the descriptors that control data of the kernel's has brought.
-fn descriptors(mut control: &[u8]) -> Vec<RawFd> {
-    let mut numbers = Vec::new();
-    while let Some((head, _)) = control.split_first_chunk::<HEAD_BYTES>() {
-        let [l0, l1, l2, l3, l4, l5, l6, l7, v0, v1, v2, v3, t0, t1, t2, t3] = *head;
-        let len = usize::from_ne_bytes([l0, l1, l2, l3, l4, l5, l6, l7]);
-        let what = (i32::from_ne_bytes([v0, v1, v2, v3]), i32::from_ne_bytes([t0, t1, t2, t3]));
-        let Some(data) = control.get(HEAD_BYTES..len) else { break };
-        if what == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
-            numbers.extend(data.as_chunks().0.iter().map(|raw| RawFd::from_ne_bytes(*raw)));
-        }
-        control = control.get(len.next_multiple_of(ALIGNMENT)..).unwrap_or_default();
-    }
-    numbers
+fn descriptors(control: &[u8]) -> Vec<RawFd> {
+    let rights = messages(control)
+        .filter(|(level, kind, _)| (*level, *kind) == (libc::SOL_SOCKET, libc::SCM_RIGHTS));
+    let numbers = rights.flat_map(|(.., data)| data.as_chunks().0);
+    numbers.map(|raw| RawFd::from_ne_bytes(*raw)).collect()
 }
 
-/// `struct cmsghdr` of 64-bit kernels: a length, a level and a type.
-const HEAD_BYTES: usize = size_of::<libc::cmsghdr>();
-const ALIGNMENT: usize = size_of::<usize>();
-const _: () = assert!(HEAD_BYTES == 16 && ALIGNMENT == 8);
-
-const CONTROL_BYTES: usize =
-    (HEAD_BYTES + DESCRIPTORS_MAX * size_of::<RawFd>()).next_multiple_of(ALIGNMENT);
-
-const fn empty_header() -> libc::msghdr {
-    libc::msghdr {
-        msg_name: null_mut(),
-        msg_namelen: 0,
-        msg_iov: null_mut(),
-        msg_iovlen: 0,
-        msg_control: null_mut(),
-        msg_controllen: 0,
-        msg_flags: 0,
-    }
-}
+const CONTROL_BYTES: usize = bytes_of(DESCRIPTORS_MAX * size_of::<RawFd>());
 
 #[cfg(test)]
 mod tests {

@@ -4,6 +4,7 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
+use crate::control::{bytes_of, messages, write};
 use crate::option;
 
 /// Datagrams in one message that is sent, for every kernel that has this at all.
@@ -17,27 +18,32 @@ pub fn receive_joined(socket: BorrowedFd<'_>) -> io::Result<()> {
     option::set(socket, libc::SOL_UDP, libc::UDP_GRO, 1)
 }
 
-/// Datagrams leave in one piece or not at all, and what routers say about their MTU changes nothing
-/// here: anybody could say it.
-pub fn never_fragment(socket: BorrowedFd<'_>, is_v6: bool) -> io::Result<()> {
-    option::set(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)?;
+/// Datagrams leave with "don't fragment" set, or where they `may` be taken apart without it; in
+/// both cases messages about a path's MTU change nothing.
+/// Whether such a message is true cannot be told: anybody can send one that quotes a packet of
+/// ours, and a kernel that believes it refuses what is longer for ten minutes. Nor does the kernel
+/// have to find out whether to fragment, which is 10 % of a send (docs/BENCHMARKS.md, the wire). A
+/// dual-stack socket sends to both families, so an IPv6 socket gets both options.
+pub fn choose_fragments(socket: BorrowedFd<'_>, is_v6: bool, may: bool) -> io::Result<()> {
+    let (v4, v6) = if may {
+        (libc::IP_PMTUDISC_OMIT, libc::IPV6_PMTUDISC_OMIT)
+    } else {
+        (libc::IP_PMTUDISC_PROBE, libc::IPV6_PMTUDISC_PROBE)
+    };
+    option::set(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, v4)?;
     if is_v6 {
-        option::set(
-            socket,
-            libc::IPPROTO_IPV6,
-            libc::IPV6_MTU_DISCOVER,
-            libc::IPV6_PMTUDISC_PROBE,
-        )?;
+        option::set(socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, v6)?;
     }
     Ok(())
 }
 
 /// Asks for buffers past the system's limit first, which needs `CAP_NET_ADMIN`, and within it
-/// otherwise.
-pub fn ask_for_buffers(socket: BorrowedFd<'_>, bytes: i32) {
-    for (force, plain) in
-        [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
-    {
+/// otherwise. Whoever cares reads back what was granted.
+pub fn ask_for_buffers(socket: BorrowedFd<'_>, receive_bytes: i32, send_bytes: i32) {
+    for (force, plain, bytes) in [
+        (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, receive_bytes),
+        (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, send_bytes),
+    ] {
         if option::set(socket, libc::SOL_SOCKET, force, bytes).is_err() {
             let _ = option::set(socket, libc::SOL_SOCKET, plain, bytes);
         }
@@ -53,10 +59,7 @@ impl Cut {
     /// All but the last of them are so long.
     pub fn new(bytes: u16) -> Self {
         let mut control = [0; CUT_BYTES];
-        control[..8].copy_from_slice(&(HEADER_BYTES + 2).to_ne_bytes());
-        control[8..12].copy_from_slice(&libc::SOL_UDP.to_ne_bytes());
-        control[12..16].copy_from_slice(&libc::UDP_SEGMENT.to_ne_bytes());
-        control[16..18].copy_from_slice(&bytes.to_ne_bytes());
+        write(&mut control, libc::SOL_UDP, libc::UDP_SEGMENT, &bytes.to_ne_bytes());
         Self(control)
     }
 
@@ -67,26 +70,14 @@ impl Cut {
 }
 
 /// How long the datagrams are that a received message was joined of; `None` for one that is alone.
-pub fn joined_bytes(mut control: &[u8]) -> Option<usize> {
-    loop {
-        let len = usize::from_ne_bytes(*control.first_chunk()?);
-        let level = i32::from_ne_bytes(*control.get(8..)?.first_chunk()?);
-        let kind = i32::from_ne_bytes(*control.get(12..)?.first_chunk()?);
-        let data = control.get(HEADER_BYTES..len)?;
-        if (level, kind) == (libc::SOL_UDP, libc::UDP_GRO) {
-            let bytes = i32::from_ne_bytes(*data.first_chunk()?);
-            return usize::try_from(bytes).ok().filter(|bytes| *bytes > 0);
-        }
-        control = control.get(len.next_multiple_of(align_of::<usize>())..)?;
-    }
+pub fn joined_bytes(control: &[u8]) -> Option<usize> {
+    let is_joined =
+        |(level, kind, _): &(i32, i32, &[u8])| (*level, *kind) == (libc::SOL_UDP, libc::UDP_GRO);
+    let (.., data) = messages(control).find(is_joined)?;
+    usize::try_from(i32::from_ne_bytes(*data.first_chunk()?)).ok().filter(|bytes| *bytes > 0)
 }
 
-const HEADER_BYTES: usize = size_of::<libc::cmsghdr>();
-
-const CUT_BYTES: usize = HEADER_BYTES + 8;
-
-// The byte offsets above are those of 64-bit Linux.
-const _: () = assert!(HEADER_BYTES == 16 && size_of::<usize>() == 8);
+const CUT_BYTES: usize = bytes_of(2);
 
 #[cfg(test)]
 mod tests {
@@ -95,11 +86,8 @@ mod tests {
     #[test]
     fn the_length_is_found_behind_other_messages_and_nothing_is_read_beyond_the_end() {
         let message = |level: i32, kind: i32, data: &[u8]| {
-            let mut bytes = (HEADER_BYTES + data.len()).to_ne_bytes().to_vec();
-            bytes.extend(level.to_ne_bytes());
-            bytes.extend(kind.to_ne_bytes());
-            bytes.extend(data);
-            bytes.resize(bytes.len().next_multiple_of(8), 0);
+            let mut bytes = vec![0; bytes_of(data.len())];
+            write(&mut bytes, level, kind, data);
             bytes
         };
         let joined = message(libc::SOL_UDP, libc::UDP_GRO, &1472_i32.to_ne_bytes());

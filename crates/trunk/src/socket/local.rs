@@ -71,7 +71,7 @@ impl Local {
     }
 
     fn new(socket: Socket) -> Self {
-        ringgate_os::segments::ask_for_buffers(socket.as_fd(), BUFFER_BYTES);
+        ringgate_os::segments::ask_for_buffers(socket.as_fd(), BUFFER_BYTES, BUFFER_BYTES);
         let queue = Queue::new(QUEUE_BUNDLES);
         let (watched, is_held, lent) = (Cell::default(), Cell::new(false), Cell::new(None));
         Self { socket, queue, is_broken: false, watched, is_held, lent }

@@ -193,8 +193,8 @@ pub(crate) fn udp(local: SocketAddr, is_shared: bool) -> io::Result<Socket> {
     if is_shared {
         socket.set_reuse_port(true)?;
     }
-    segments::never_fragment(socket.as_fd(), local.is_ipv6())?;
-    segments::ask_for_buffers(socket.as_fd(), SOCKET_BYTES);
+    segments::choose_fragments(socket.as_fd(), local.is_ipv6(), false)?;
+    segments::ask_for_buffers(socket.as_fd(), SOCKET_BYTES, SOCKET_BYTES);
     socket.bind(&SockAddr::from(local))?;
     Ok(socket)
 }

@@ -209,7 +209,7 @@ impl Lanes {
         socket: OwnedFd,
     ) {
         let Some(seat) = self.find(trunk) else { return };
-        segments::ask_for_buffers(socket.as_fd(), LINK_BUFFER_BYTES);
+        segments::ask_for_buffers(socket.as_fd(), LINK_BUFFER_BYTES, LINK_BUFFER_BYTES);
         let Ok(peer) = socket::peer_credentials(socket.as_fd()) else { return };
         // Where that fails, the socket closes, and the trunk's thread sees it.
         let Ok(connection) = driver.register(socket, SocketKind::Link) else { return };

@@ -92,7 +92,7 @@ pub(super) fn lend(
     let (sender, words) = sync_channel(WORDS_MAX);
     let kind = Type::SEQPACKET.nonblocking().cloexec();
     let (ours, theirs) = Socket::pair_raw(Domain::UNIX, kind, None)?;
-    segments::ask_for_buffers(theirs.as_fd(), PIPE_BYTES);
+    segments::ask_for_buffers(theirs.as_fd(), PIPE_BYTES, PIPE_BYTES);
     let (pipe, is_held) = (ours, false);
     let lender = Lender { shared: Arc::clone(&shared), words, pipe, is_held };
     Ok((lender, Lease { shared, words: sender, pipe: theirs, bell, own }))
