@@ -14,8 +14,7 @@ mod traffic;
 
 use super::latency::{BOUNDS_NS, QUANTILES, Sums, parties};
 use super::view::{Snapshot, is_up};
-use ringgate_core::drops::DropReason;
-use ringgate_gate::{Counters, Phase};
+use ringgate_gate::{BackendId, Counters, Phase};
 use ringgate_io::CardDrop;
 use ringgate_os::usage::Used;
 use ringgate_process::reloads::Reloads;
@@ -219,25 +218,20 @@ fn card(text: &mut Text, snapshot: &Snapshot<'_>) {
 fn by_reason(text: &mut Text, snapshot: &Snapshot<'_>) {
     for list in Counters::LISTS {
         let (name, help) = list.metric;
-        let mut family = text.counter(name, help);
-        for (worker, report) in workers(snapshot) {
-            for (name, count) in list.names.iter().zip((list.of)(&report.counters)) {
-                family.sample(&[("worker", &worker), (list.label, name)], count);
-            }
-        }
+        let counts = workers(snapshot)
+            .map(|(worker, it)| (worker, list.names.iter().zip((list.of)(&it.counters))));
+        text.counter(name, help).by_two(["worker", list.label], counts);
     }
-    let mut drops = text.counter(
+    let drops = workers(snapshot).map(|(worker, it)| {
+        let counted = it.counters.drops.iter().map(|(why, count)| (why.name(), count));
+        let frames = CardDrop::ALL.iter().map(|why| (why.name(), it.card.dropped(*why)));
+        (worker, counted.chain(frames))
+    });
+    text.counter(
         "ringgate_drops_total",
         "What went no further, by reason (docs/reference/drop-reasons.md explains each).",
-    );
-    for (worker, report) in workers(snapshot) {
-        let counted =
-            DropReason::ALL.iter().map(|why| (why.name(), report.counters.drops.of(*why)));
-        let frames = CardDrop::ALL.iter().map(|why| (why.name(), report.card.dropped(*why)));
-        for (reason, count) in counted.chain(frames) {
-            drops.sample(&[("worker", &worker), ("reason", reason)], count);
-        }
-    }
+    )
+    .by_two(["worker", "reason"], drops);
 }
 
 fn health(text: &mut Text, snapshot: &Snapshot<'_>) {
@@ -300,30 +294,25 @@ fn backends(text: &mut Text, snapshot: &Snapshot<'_>) {
         let all = snapshot.live.setup.backends.pairs();
         all.filter(|(_, backend)| !backend.retired)
     };
-    let mut up =
-        text.gauge("ringgate_backend_up", "1 while a worker can send players to a backend.");
-    for (worker, report) in workers(snapshot) {
-        for (id, backend) in active() {
-            let labels = [("worker", worker.as_str()), ("backend", &backend.name)];
-            up.sample(&labels, u8::from(is_up(report, id)));
-        }
-    }
+    let up = workers(snapshot).map(|(worker, report)| {
+        (worker, active().map(move |(id, it)| (&it.name, u8::from(is_up(report, id)))))
+    });
+    text.gauge("ringgate_backend_up", "1 while a worker can send players to a backend.")
+        .by_two(["worker", "backend"], up);
     text.gauge(
         "ringgate_backend_drained",
         "1 while an operator sends no new players to a backend.",
     )
     .by("backend", active().map(|(_, backend)| (&backend.name, u8::from(backend.drained))));
-    let mut arrivals = text.counter(
+    let arrivals = workers(snapshot).map(|(worker, report)| {
+        let of = |id: BackendId| report.backend_arrivals.get(id.index()).copied();
+        (worker, active().map(move |(id, it)| (&it.name, of(id).unwrap_or_default())))
+    });
+    text.counter(
         "ringgate_backend_arrivals_total",
         "Times a backend has become reachable for a worker.",
-    );
-    for (worker, report) in workers(snapshot) {
-        for (id, backend) in active() {
-            let labels = [("worker", worker.as_str()), ("backend", &backend.name)];
-            let count = report.backend_arrivals.get(id.index()).copied().unwrap_or_default();
-            arrivals.sample(&labels, count);
-        }
-    }
+    )
+    .by_two(["worker", "backend"], arrivals);
     text.gauge("ringgate_backend_players", "Players of a backend now.")
         .by("backend", active().map(|(id, it)| (&it.name, snapshot.players[id.index()])));
     text.gauge("ringgate_backend_slots", "Players beyond which a backend's are denied.")
@@ -447,6 +436,7 @@ mod tests {
 
     use super::super::tests as sample;
     use super::*;
+    use ringgate_core::drops::DropReason;
 
     #[test]
     fn every_sample_has_a_family_and_none_is_there_twice() {

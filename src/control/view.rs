@@ -334,9 +334,13 @@ impl View {
 impl Snapshot<'_> {
     /// The sum over all workers.
     pub(super) fn totals(&self) -> Counters {
-        let mut totals = Counters::default();
-        self.reports.iter().for_each(|report| totals.merge(&report.counters));
-        totals
+        self.sum(|report| Some(&report.counters), Counters::merge)
+    }
+
+    fn sum<T: Default>(&self, of: impl Fn(&Report) -> Option<&T>, merge: fn(&mut T, &T)) -> T {
+        let mut sum = T::default();
+        self.reports.iter().filter_map(of).for_each(|it| merge(&mut sum, it));
+        sum
     }
 
     /// What a backend that serves an Unreal game has said about itself.
@@ -346,34 +350,22 @@ impl Snapshot<'_> {
 
     /// What a listener has carried, over all workers.
     pub(super) fn listener_traffic(&self, listener: ListenerId) -> ListenerTraffic {
-        let mut sum = ListenerTraffic::default();
-        let of = |report: &Report| report.listeners.get(listener.index()).copied();
-        self.reports.iter().filter_map(of).for_each(|traffic| sum.merge(&traffic));
-        sum
+        self.sum(|report| report.listeners.get(listener.index()), ListenerTraffic::merge)
     }
 
     /// What was said in messages at a listener, over all workers.
     pub(super) fn delivery_traffic(&self, listener: ListenerId) -> DeliveryTraffic {
-        let mut sum = DeliveryTraffic::default();
-        let of = |report: &Report| report.delivery.get(listener.index()).copied();
-        self.reports.iter().filter_map(of).for_each(|traffic| sum.merge(&traffic));
-        sum
+        self.sum(|report| report.delivery.get(listener.index()), DeliveryTraffic::merge)
     }
 
     /// What a backend has carried, over all workers.
     pub(super) fn backend_traffic(&self, backend: BackendId) -> BackendTraffic {
-        let mut sum = BackendTraffic::default();
-        let of = |report: &Report| report.backends.get(backend.index()).copied();
-        self.reports.iter().filter_map(of).for_each(|traffic| sum.merge(&traffic));
-        sum
+        self.sum(|report| report.backends.get(backend.index()), BackendTraffic::merge)
     }
 
     /// How many players were moved to a backend and away from it, over all workers.
     pub(super) fn backend_moves(&self, backend: BackendId) -> BackendMoves {
-        let mut sum = BackendMoves::default();
-        let of = |report: &Report| report.moves.get(backend.index()).copied();
-        self.reports.iter().filter_map(of).for_each(|moves| sum.merge(&moves));
-        sum
+        self.sum(|report| report.moves.get(backend.index()), BackendMoves::merge)
     }
 
     /// Whether a backend's process has told a worker that it takes nobody new.

@@ -126,6 +126,19 @@ impl Family<'_> {
         }
     }
 
+    /// A sample for each value of two labels: of each value of the first, those of the second.
+    pub fn by_two<M: AsRef<str>, N: AsRef<str>, V: Display>(
+        &mut self,
+        [one, other]: [&'static str; 2],
+        samples: impl IntoIterator<Item = (M, impl IntoIterator<Item = (N, V)>)>,
+    ) {
+        for (of_one, samples) in samples {
+            for (name, value) in samples {
+                self.sample(&[(one, of_one.as_ref()), (other, name.as_ref())], value);
+            }
+        }
+    }
+
     /// One sample of a histogram or a summary: its `_bucket`, `_sum` or `_count`.
     pub fn part(&mut self, suffix: &str, labels: &[Label<'_>], value: impl Display) {
         write!(self.text, "{}{suffix}", self.name);

@@ -51,27 +51,19 @@ pub(super) fn render(text: &mut Text, shown: &Shown) {
 }
 
 fn doors(text: &mut Text, shown: &Shown) {
-    let mut refused = text.counter(
-        "ringgate_agent_refused_total",
-        "Connections to an address for agents that became no trunk, by reason.",
-    );
     let address = |door: &ringgate_trunk::gateway::DoorShown| {
         door.address.map(|address| address.to_string()).unwrap_or_default()
     };
-    for door in &shown.doors {
-        for (reason, count) in &door.refused {
-            refused.sample(&[("address", &address(door)), ("reason", reason)], count);
-        }
-    }
-    let mut dropped = text.counter(
+    text.counter(
+        "ringgate_agent_refused_total",
+        "Connections to an address for agents that became no trunk, by reason.",
+    )
+    .by_two(["address", "reason"], shown.doors.iter().map(|it| (address(it), &it.refused)));
+    text.counter(
         "ringgate_agent_datagrams_dropped_total",
         "Datagrams to an address for agents that are of no trunk, by reason.",
-    );
-    for door in &shown.doors {
-        for (reason, count) in &door.dropped {
-            dropped.sample(&[("address", &address(door)), ("reason", reason)], count);
-        }
-    }
+    )
+    .by_two(["address", "reason"], shown.doors.iter().map(|it| (address(it), &it.dropped)));
 }
 
 fn agents(text: &mut Text, agents: &[AgentShown]) {
@@ -79,22 +71,13 @@ fn agents(text: &mut Text, agents: &[AgentShown]) {
         .by("agent", agents.iter().map(|agent| (&agent.name, u8::from(is_up(agent)))));
     text.counter("ringgate_agent_trunks_total", "Times that an agent has connected.")
         .by("agent", agents.iter().map(|agent| (&agent.name, agent.trunks)));
-    let mut ended = text
-        .counter("ringgate_agent_ended_total", "Trunks of an agent that have ended, by reason.");
-    for agent in agents {
-        for (reason, count) in &agent.ended {
-            ended.sample(&[("agent", &agent.name), ("reason", reason)], count);
-        }
-    }
-    let mut links = text.counter(
+    text.counter("ringgate_agent_ended_total", "Trunks of an agent that have ended, by reason.")
+        .by_two(["agent", "reason"], agents.iter().map(|agent| (&agent.name, &agent.ended)));
+    text.counter(
         "ringgate_agent_drops_total",
         "Links of an agent that were not made, and payloads and records that its links did not take, by reason.",
-    );
-    for agent in agents {
-        for (reason, count) in agent.links.named() {
-            links.sample(&[("agent", &agent.name), ("reason", reason)], count);
-        }
-    }
+    )
+    .by_two(["agent", "reason"], agents.iter().map(|agent| (&agent.name, agent.links.named())));
 }
 
 type Lanes<'a> = [(&'a str, Vec<LaneShown>)];

@@ -12,24 +12,17 @@ pub(super) fn render(text: &mut Text, Seen { shown, sessions, .. }: &Seen) {
     for row in OF_MEMBERS {
         text.row(row).by("member", members().map(|(name, it)| (name, (row.of)(it))));
     }
-    let mut forwarded = text.counter(
+    let forwarded = members().map(|(name, it)| (name, ["in", "out"].into_iter().zip(it.forwarded)));
+    text.counter(
         "ringgate_cluster_forwarded_total",
         "Datagrams that another member has forwarded (in), or was sent (out).",
-    );
-    for (name, it) in members() {
-        for (direction, count) in ["in", "out"].into_iter().zip(it.forwarded) {
-            forwarded.sample(&[("member", name), ("direction", direction)], count);
-        }
-    }
-    let mut dropped = text.counter(
+    )
+    .by_two(["member", "direction"], forwarded);
+    text.counter(
         "ringgate_cluster_dropped_total",
         "What members have forwarded or said, or were to be sent, and what went no further.",
-    );
-    for (name, it) in members() {
-        for (reason, count) in &it.dropped {
-            dropped.sample(&[("member", name), ("reason", *reason)], *count);
-        }
-    }
+    )
+    .by_two(["member", "reason"], members().map(|(name, it)| (name, &it.dropped)));
     text.gauge(
         "ringgate_cluster_sessions",
         "Sessions of this gateway that another member could go on with (owned), and sessions of \
