@@ -11,6 +11,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use crate::elsewhere::Elsewhere;
 use crate::ids::{BindId, ListenerId, WorkerId};
 use crate::prefix::Prefix;
+use crate::store::table::Address;
 use ringgate_batch::{Endpoint, LocalIp};
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::{LISTENERS_MAX, RX_DATAGRAM_BYTES};
@@ -30,21 +31,17 @@ pub struct Meant {
 }
 
 /// A datagram, and what has become of it.
-#[derive(Debug)]
-pub struct Captured {
-    /// Where it came in, or left.
-    pub listener: ListenerId,
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    /// Where it came in, or left, and where the player is.
+    pub address: Address,
     /// At which of the listener's addresses.
     pub bind: BindId,
     /// Which of the host's addresses that was, where the listener's stands for several.
     pub local: LocalIp,
-    /// Where the player is.
-    pub peer: Endpoint,
     /// It is for the player, and not of the player.
     pub is_outbound: bool,
-    /// The worker that has decided about it.
-    pub worker: WorkerId,
-    /// Who has received it, where that is not this worker.
+    /// Who has received it, where that is not the worker that has decided about it.
     pub received_by: Option<Elsewhere>,
     /// Who the player is, if that is known.
     pub client_id: Option<u64>,
@@ -54,10 +51,19 @@ pub struct Captured {
     pub kernel_ns: u64,
     /// The turn in which it was looked at or sent, in nanoseconds of the workers' clock.
     pub turn_ns: u64,
-    /// `bytes` are what the game says, and not the sealed packet.
-    pub is_clear: bool,
     /// It was longer than what can be received.
     pub is_cut: bool,
+}
+
+/// A datagram that was copied.
+#[derive(Debug)]
+pub struct Captured {
+    /// What is known of it.
+    pub seen: Seen,
+    /// The worker that has decided about it.
+    pub worker: WorkerId,
+    /// `bytes` are what the game says, and not the sealed packet.
+    pub is_clear: bool,
     /// The datagram.
     pub bytes: Vec<u8>,
 }
@@ -81,8 +87,8 @@ pub struct Capture {
 /// What is between one worker and the reader.
 #[derive(Debug)]
 struct Lane {
-    full: Mutex<Receiver<Box<Captured>>>,
-    empty: SyncSender<Box<Captured>>,
+    full: Mutex<Receiver<Captured>>,
+    empty: SyncSender<Vec<u8>>,
     /// The worker's end, while no worker has it.
     end: Mutex<Option<WorkerEnd>>,
 }
@@ -90,8 +96,8 @@ struct Lane {
 /// A worker's end of its lane.
 #[derive(Debug)]
 pub(crate) struct WorkerEnd {
-    empty: Receiver<Box<Captured>>,
-    full: SyncSender<Box<Captured>>,
+    empty: Receiver<Vec<u8>>,
+    full: SyncSender<Captured>,
 }
 
 impl Capture {
@@ -119,7 +125,7 @@ impl Capture {
             for captured in full.try_iter().take(BOXES_PER_WORKER) {
                 let goes_on = take(&captured);
                 // Where the worker has ended nobody wants it back.
-                let _ = lane.empty.try_send(captured);
+                let _ = lane.empty.try_send(captured.bytes);
                 if !goes_on {
                     return;
                 }
@@ -163,13 +169,10 @@ impl Capture {
         &self,
         end: &WorkerEnd,
         listener: ListenerId,
-        fill: impl FnOnce(&mut Captured),
+        fill: impl FnOnce(Vec<u8>) -> Captured,
     ) {
         let passed = match end.empty.try_recv() {
-            Ok(mut captured) => {
-                fill(&mut captured);
-                end.full.try_send(captured).is_ok()
-            }
+            Ok(bytes) => end.full.try_send(fill(bytes)).is_ok(),
             Err(TryRecvError::Empty | TryRecvError::Disconnected) => false,
         };
         if !passed && let Some(lost) = self.lost.get(listener.index()) {
@@ -183,32 +186,11 @@ impl Lane {
         let (full, taken) = sync_channel(boxes);
         let (empty, made) = sync_channel(boxes);
         for _ in 0..boxes {
-            let sent = empty.try_send(Box::new(Captured::empty()));
+            let sent = empty.try_send(Vec::with_capacity(RX_DATAGRAM_BYTES));
             debug_assert!(sent.is_ok(), "there is room for all boxes");
         }
         let end = WorkerEnd { empty: made, full };
         Self { full: Mutex::new(taken), empty, end: Mutex::new(Some(end)) }
-    }
-}
-
-impl Captured {
-    fn empty() -> Self {
-        Self {
-            listener: ListenerId(0),
-            bind: BindId(0),
-            local: LocalIp::UNSPECIFIED,
-            peer: Endpoint::v4([0; 4], 0),
-            is_outbound: false,
-            worker: WorkerId(0),
-            received_by: None,
-            client_id: None,
-            dropped: None,
-            kernel_ns: 0,
-            turn_ns: 0,
-            is_clear: false,
-            is_cut: false,
-            bytes: Vec::with_capacity(RX_DATAGRAM_BYTES),
-        }
     }
 }
 
@@ -236,10 +218,28 @@ const BOXES_MIN: usize = 128;
 mod tests {
     use super::*;
 
+    /// One of this turn.
+    fn captured(turn_ns: u64, bytes: Vec<u8>) -> Captured {
+        let (listener, endpoint) = (ListenerId(0), Endpoint::v4([0; 4], 0));
+        let seen = Seen {
+            address: Address { listener, endpoint },
+            bind: BindId(0),
+            local: LocalIp::UNSPECIFIED,
+            is_outbound: false,
+            received_by: None,
+            client_id: None,
+            dropped: None,
+            kernel_ns: 0,
+            turn_ns,
+            is_cut: false,
+        };
+        Captured { seen, worker: WorkerId(0), is_clear: false, bytes }
+    }
+
     fn numbers(capture: &Capture) -> Vec<u64> {
         let mut numbers = Vec::new();
         capture.drain(|captured| {
-            numbers.push(captured.turn_ns);
+            numbers.push(captured.seen.turn_ns);
             true
         });
         numbers
@@ -252,7 +252,7 @@ mod tests {
         assert!(capture.lend(WorkerId(0)).is_none() && !capture.is_home());
         let total = BOXES_PER_WORKER as u64 + 7;
         let offer = |number| {
-            capture.offer(&end, ListenerId(3), |captured| captured.turn_ns = number);
+            capture.offer(&end, ListenerId(3), |bytes| captured(number, bytes));
         };
         (0..total).for_each(offer);
         assert_eq!((capture.lost(ListenerId(3)), capture.lost(ListenerId(0))), (7, 0));
@@ -271,7 +271,7 @@ mod tests {
         let ends = [0, 1].map(|worker| capture.lend(WorkerId(worker)).expect("its own"));
         for end in &ends {
             (0..3).for_each(|number| {
-                capture.offer(end, ListenerId(0), |captured| captured.turn_ns = number);
+                capture.offer(end, ListenerId(0), |bytes| captured(number, bytes));
             });
         }
         let mut taken = 0;

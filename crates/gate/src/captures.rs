@@ -7,11 +7,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::capture::{Capture, Captured, WorkerEnd};
-use crate::elsewhere::Elsewhere;
+use crate::capture::{Capture, Captured, Seen, WorkerEnd};
 use crate::ids::{BindId, WorkerId};
 use crate::store::table::Address;
-use ringgate_batch::{LocalIp, RxMeta};
+use ringgate_batch::RxMeta;
 use ringgate_core::drops::DropReason;
 
 /// The captures that a worker takes part in.
@@ -56,20 +55,6 @@ pub(crate) struct Look {
     pub(crate) is_settled: bool,
     /// In `copies`, where it may be opened in place.
     copy: Option<Range<usize>>,
-}
-
-/// A datagram that may be captured.
-pub(crate) struct Seen {
-    pub(crate) address: Address,
-    pub(crate) bind: BindId,
-    pub(crate) local: LocalIp,
-    pub(crate) is_outbound: bool,
-    pub(crate) received_by: Option<Elsewhere>,
-    pub(crate) client_id: Option<u64>,
-    pub(crate) dropped: Option<DropReason>,
-    pub(crate) kernel_ns: u64,
-    pub(crate) turn_ns: u64,
-    pub(crate) is_cut: bool,
 }
 
 impl Captures {
@@ -248,9 +233,11 @@ impl Running {
         // Only what is sent is surely his: others may send from where he is.
         let receiver = || meant.client_id.filter(|_| seen.is_outbound);
         let client_id = seen.client_id.or_else(receiver);
-        capture.offer(end, listener, |captured| {
-            fill(captured, worker, seen, wire, clear);
-            captured.client_id = client_id;
+        capture.offer(end, listener, |mut bytes| {
+            let (taken, room) = (clear.unwrap_or(wire), bytes.capacity());
+            bytes.clear();
+            bytes.extend_from_slice(&taken[..taken.len().min(room)]);
+            Captured { seen: Seen { client_id, ..*seen }, worker, is_clear: clear.is_some(), bytes }
         });
     }
 
@@ -271,30 +258,6 @@ impl Running {
             _ => {}
         }
     }
-}
-
-fn fill(captured: &mut Captured, worker: WorkerId, seen: &Seen, wire: &[u8], clear: Option<&[u8]>) {
-    let mut bytes = std::mem::take(&mut captured.bytes);
-    let room = bytes.capacity();
-    bytes.clear();
-    let taken = clear.unwrap_or(wire);
-    bytes.extend_from_slice(&taken[..taken.len().min(room)]);
-    *captured = Captured {
-        listener: seen.address.listener,
-        bind: seen.bind,
-        local: seen.local,
-        peer: seen.address.endpoint,
-        is_outbound: seen.is_outbound,
-        worker,
-        received_by: seen.received_by,
-        client_id: seen.client_id,
-        dropped: seen.dropped,
-        kernel_ns: seen.kernel_ns,
-        turn_ns: seen.turn_ns,
-        is_clear: clear.is_some(),
-        is_cut: seen.is_cut,
-        bytes,
-    };
 }
 
 impl Seen {

@@ -76,7 +76,7 @@ mod watching;
 extern crate self as ringgate_gate;
 
 pub use awake::Awake;
-pub use capture::{Capture, Captured, Meant};
+pub use capture::{Capture, Captured, Meant, Seen};
 pub use clash::{clash, clashes};
 pub use counters::{
     Counters, Ended, Imbalance, Ledger, LinkRefusal, List, MOVE_REFUSALS, Number, Stamps,

@@ -7,9 +7,9 @@ use ringgate_report::text::Append as _;
 /// What has become of a datagram, and what is known of it.
 pub(super) fn comment(text: &mut String, captured: &Captured, front: Option<Front>) {
     text.clear();
-    match captured.dropped {
+    match captured.seen.dropped {
         Some(why) => write!(text, "dropped: {}", why.name()),
-        None if captured.is_outbound => text.push_str("sent"),
+        None if captured.seen.is_outbound => text.push_str("sent"),
         None => text.push_str("handled"),
     }
     if captured.is_clear {
@@ -17,18 +17,18 @@ pub(super) fn comment(text: &mut String, captured: &Captured, front: Option<Fron
     } else if let Some(kind) = kind(captured, front) {
         write!(text, "; {kind}");
     }
-    if let Some(client_id) = captured.client_id {
+    if let Some(client_id) = captured.seen.client_id {
         write!(text, "; client {client_id}");
     }
     write!(text, "; worker {}", captured.worker.0);
-    match captured.received_by {
+    match captured.seen.received_by {
         Some(Elsewhere::Worker(worker)) => {
             write!(text, ", received by worker {}", worker.0);
         }
         Some(Elsewhere::Member(_)) => text.push_str(", received by another member of the cluster"),
         None => {}
     }
-    if captured.is_cut {
+    if captured.seen.is_cut {
         text.push_str("; longer than what is received, the rest is missing");
     }
 }

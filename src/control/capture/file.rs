@@ -55,8 +55,8 @@ impl Clocks {
 
     /// When a datagram came, or left.
     fn of(self, captured: &Captured) -> u64 {
-        match captured.kernel_ns {
-            0 => self.unix_ns.saturating_sub(self.now_ns.saturating_sub(captured.turn_ns)),
+        match captured.seen.kernel_ns {
+            0 => self.unix_ns.saturating_sub(self.now_ns.saturating_sub(captured.seen.turn_ns)),
             unix_ns => unix_ns,
         }
     }
@@ -136,11 +136,11 @@ impl File {
     }
 
     fn add_one(&mut self, view: &View, clocks: Clocks, captured: &Captured, out: &mut Vec<u8>) {
-        let interface = self.interface(view, captured.listener, out);
-        let peer = SocketAddr::from(captured.peer);
+        let interface = self.interface(view, captured.seen.address.listener, out);
+        let peer = SocketAddr::from(captured.seen.address.endpoint);
         let local = self.local(view, captured);
         let front = self.interfaces[interface].front;
-        let (way, from, to) = if captured.is_outbound {
+        let (way, from, to) = if captured.seen.is_outbound {
             (Way::Outbound, local, peer)
         } else {
             (Way::Inbound, peer, local)
@@ -176,17 +176,18 @@ impl File {
 
     /// Where a listener has been spoken to.
     fn local(&mut self, view: &View, captured: &Captured) -> SocketAddr {
-        let (listener, bind) = (captured.listener.index(), usize::from(captured.bind.0));
+        let (listener, bind) =
+            (captured.seen.address.listener.index(), usize::from(captured.seen.bind.0));
         let known = |addresses: &[Vec<SocketAddr>]| addresses.get(listener)?.get(bind).copied();
         let bound = known(&self.addresses).or_else(|| {
             self.addresses = view.addresses();
             known(&self.addresses)
         });
         let bound = bound.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
-        if captured.local.is_unspecified() {
+        if captured.seen.local.is_unspecified() {
             bound
         } else {
-            SocketAddr::new(captured.local.ip(), bound.port())
+            SocketAddr::new(captured.seen.local.ip(), bound.port())
         }
     }
 

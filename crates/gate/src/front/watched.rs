@@ -4,7 +4,8 @@
 //! Nothing here runs while nobody does.
 
 use crate::arrivals::{Origin, PlayerRun};
-use crate::captures::{AtHand, Seen};
+use crate::capture::Seen;
+use crate::captures::AtHand;
 use crate::common::Common;
 use crate::front::face::{Fronts, ask};
 use crate::front::protocol::Front;

@@ -220,7 +220,8 @@ fn a_datagram_that_another_worker_has_received_is_seen_once_by_who_decides() {
     }
     assert_eq!(game.payloads(&mut fleet.rigs[0]).len(), 2);
     assert!(lenses[1].take().is_empty());
-    let seen = lenses[0].each(|it| (it.bytes.clone(), it.dropped, it.client_id, it.received_by));
+    let seen = lenses[0]
+        .each(|it| (it.bytes.clone(), it.seen.dropped, it.seen.client_id, it.seen.received_by));
     let worker = Some(Elsewhere::Worker(WorkerId(1)));
     assert_eq!(seen, packets.map(|packet| (packet, None, Some(7), worker)));
     // What does not fit into the other's mailbox is lost where it was received.

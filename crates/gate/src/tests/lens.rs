@@ -38,9 +38,9 @@ impl Lens {
     /// What has passed since the last look.
     pub(super) fn take(&self) -> Vec<Sight> {
         self.each(|captured| Sight {
-            is_outbound: captured.is_outbound,
-            dropped: captured.dropped,
-            client_id: captured.client_id,
+            is_outbound: captured.seen.is_outbound,
+            dropped: captured.seen.dropped,
+            client_id: captured.seen.client_id,
             is_clear: captured.is_clear,
             bytes: captured.bytes.clone(),
         })
@@ -48,7 +48,7 @@ impl Lens {
 
     /// Why something of it went no further.
     pub(super) fn drops(&self) -> Vec<DropReason> {
-        self.each(|captured| captured.dropped).into_iter().flatten().collect()
+        self.each(|captured| captured.seen.dropped).into_iter().flatten().collect()
     }
 
     pub(super) fn each<T>(&self, look: impl Fn(&Captured) -> T) -> Vec<T> {
