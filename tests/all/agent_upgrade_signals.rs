@@ -3,14 +3,14 @@
 //!
 //! Skipped aloud without openssl, which makes the certificates, and where we are not root.
 
-use ringgate_process::handover::{Channel, Heard, Message};
+use ringgate_process::handover::{Channel, Message};
 
 use crate::agent::{Heir, agent_upgrade};
 use crate::agent_upgrade::{Rig, hold_by, upgraded};
 use crate::command::{Ran, ringgate, run};
 use crate::control_rig::wait_for;
 use crate::hold::Hold;
-use crate::upgrade_rig::{pass_until, successor};
+use crate::upgrade_rig::{is_like, pass_until, successor};
 
 /// What the log says of a reload.
 const RELOADED: &str = "the config was read again";
@@ -18,7 +18,7 @@ const RELOADED: &str = "the config was read again";
 #[test]
 fn a_reload_that_comes_while_an_agent_is_handed_over_is_done_by_the_next_process() {
     // While it prepares, before the barrier, and when it is too late for the process that was told.
-    for moment in [Heard::Hello, Heard::Prepared, Heard::Taken] {
+    for moment in [Message::hello(), Message::Prepared, Message::Taken] {
         let Some(mut rig) = Rig::start("", |_| ()) else { return };
         let (file, log) = (rig.folder.join("agent.toml"), rig.folder.join("next.log"));
         let words = ["agent".as_ref(), "--config".as_ref(), file.as_os_str()];
@@ -28,16 +28,16 @@ fn a_reload_that_comes_while_an_agent_is_handed_over_is_done_by_the_next_process
         let agent = Channel::connect(&socket).expect("it listens");
         let mut is_told = false;
         pass_until(&its, &agent, |heard| {
-            if heard == moment && !std::mem::replace(&mut is_told, true) {
+            if is_like(heard, &moment) && !std::mem::replace(&mut is_told, true) {
                 rig.agent.signal(libc::SIGHUP);
                 // Behind the barrier it hears nothing.
-                if moment != Heard::Taken {
+                if moment != Message::Taken {
                     let is_heard = || rig.log("agent.log").contains("to reload").then_some(());
                     wait_for("the signal", is_heard);
                 }
             }
             // Nothing comes after that. The relay passes the last word on itself.
-            heard == Heard::Taken
+            *heard == Message::Taken
         });
         assert!(is_told, "{moment:?} never came");
         agent.say(&Message::Taken, &[]).expect("it lives");

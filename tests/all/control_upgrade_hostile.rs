@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ringgate_os::clock;
 use ringgate_os::shared::{self, Writing};
-use ringgate_process::handover::{Heard, Message, Moment};
+use ringgate_process::handover::{Message, Moment};
 use ringgate_worker::handover::Facts;
 
 use crate::command::{ringgate, run};
@@ -133,20 +133,21 @@ fn a_successor_that_takes_too_long_finds_that_the_gateway_goes_on() {
         let channel = line.connect();
         let soon = PATIENCE;
         channel.say(&Message::hello(), &[]).expect("said");
-        assert_eq!(channel.hear(soon).0, Heard::Welcome);
+        assert!(matches!(channel.hear(soon), Ok((Message::Welcome { .. }, _))));
         channel.say(&Message::Prepared, &[]).expect("said");
         // Whatever was given, it is not taken.
         loop {
-            match channel.hear(soon).0 {
-                Heard::Last => break,
-                Heard::Ahead | Heard::Rest => channel.say(&Message::Read, &[]).expect("said"),
-                heard => assert!(
-                    matches!(heard, Heard::Sockets | Heard::Early | Heard::Given),
-                    "{heard:?}"
-                ),
+            match channel.hear(soon).expect("a message").0 {
+                Message::Rest { is_last: true, .. } => break,
+                Message::Ahead { .. } | Message::Rest { .. } => {
+                    channel.say(&Message::Read, &[]).expect("said");
+                }
+                Message::Sockets | Message::Early { .. } | Message::Given { .. } => {}
+                other => panic!("{other:?}"),
             }
         }
-        assert_eq!(channel.hear(soon).0, Heard::TakenBack, "{}", line.daemon.log());
+        let (heard, _) = channel.hear(soon).expect("a message");
+        assert_eq!(heard, Message::TakenBack, "{}", line.daemon.log());
         assert!(channel.say(&Message::Taken, &[]).is_err(), "the door is shut");
         player.echo(b"still here");
         let (code, said) = line.upgrade();
@@ -163,7 +164,7 @@ fn a_stranger_is_parted_from_and_keeps_nobody_from_the_next() {
     let mut line = Line::start(&text("mmsg"));
     let channel = line.connect();
     channel.say(&Message::Taken, &[]).expect("said");
-    assert_eq!(channel.hear(PATIENCE).0, Heard::Refused);
+    assert!(matches!(channel.hear(PATIENCE), Ok((Message::Refused { .. }, _))));
     let other = Message::Hello {
         conversation: 77,
         release: "9".to_owned(),
@@ -174,8 +175,8 @@ fn a_stranger_is_parted_from_and_keeps_nobody_from_the_next() {
     };
     let channel = line.connect();
     channel.say(&other, &[]).expect("said");
-    let (heard, packet) = channel.hear(PATIENCE);
-    assert_eq!(heard, Heard::Refused, "{packet:?}");
+    let heard = channel.hear(PATIENCE);
+    assert!(matches!(heard, Ok((Message::Refused { .. }, _))), "{heard:?}");
     // Silent ones keep nobody from the next: each has a few seconds.
     let _silent = line.connect();
     assert!(line.daemon.is_running());

@@ -1,10 +1,10 @@
 //! Signals that reach a gateway while it is handed over: whoever has the gateway in the end obeys
 //! them.
 
-use ringgate_process::handover::Heard;
+use ringgate_process::handover::Message;
 
 use crate::control_rig::{Game, KEY_HEX, Player, wait_for};
-use crate::upgrade_rig::{Line, is_root, pass_changed, pass_until, text};
+use crate::upgrade_rig::{Line, is_like, is_root, pass_changed, pass_until, text};
 
 /// What the log says of a reload.
 const RELOADED: &str = "the config was read again";
@@ -16,7 +16,7 @@ fn a_reload_that_comes_while_the_gateway_is_handed_over_is_done_by_the_next_proc
     }
     // While it prepares, while the state is copied, behind the barrier, and when it is too late for
     // the process that was told.
-    for moment in [Heard::Hello, Heard::Prepared, Heard::Read, Heard::Taken] {
+    for moment in [Message::hello(), Message::Prepared, Message::Read, Message::Taken] {
         // A confined process may send no signal to another.
         let mut config = text("mmsg");
         config.gateway.push_str("confine = true\n");
@@ -29,11 +29,11 @@ fn a_reload_that_comes_while_the_gateway_is_handed_over_is_done_by_the_next_proc
         let gateway = line.connect();
         let mut is_told = false;
         pass_until(&its, &gateway, |heard| {
-            if heard == moment && !std::mem::replace(&mut is_told, true) {
+            if is_like(heard, &moment) && !std::mem::replace(&mut is_told, true) {
                 line.daemon.signal("HUP");
             }
             // The relay is not needed any more when the latencies have gone over.
-            heard == Heard::Recorded
+            matches!(heard, Message::Recorded { .. })
         });
         drop((its, gateway));
         assert!(is_told, "{moment:?} never came");
@@ -51,14 +51,14 @@ fn a_reload_that_has_waited_for_a_hand_over_is_done_when_that_fails() {
     if !is_root() {
         return;
     }
-    for moment in [Heard::Hello, Heard::Prepared, Heard::Read, Heard::Taken] {
+    for moment in [Message::hello(), Message::Prepared, Message::Read, Message::Taken] {
         let mut line = Line::start(&text("mmsg"));
         let _game = Game::start(&line.daemon, "arena");
         line.daemon.ready();
         let mut player = Player::connected(line.daemon.listener, 1, KEY_HEX);
         let (mut successor, its) = line.successor();
         let gateway = line.connect();
-        pass_until(&its, &gateway, |heard| heard == moment);
+        pass_until(&its, &gateway, |heard| is_like(heard, &moment));
         line.daemon.signal("HUP");
         successor.kill().expect("our child");
         successor.wait().expect("our child");
@@ -78,16 +78,16 @@ fn a_gateway_that_is_told_to_end_meanwhile_leaves_nobody_behind() {
     }
     // Nobody plays, so the drain is over at once. With the second signal nothing waits for it.
     for (moment, is_twice) in [
-        (Heard::Hello, false),
-        (Heard::Prepared, false),
-        (Heard::Prepared, true),
-        (Heard::Read, false),
+        (Message::hello(), false),
+        (Message::Prepared, false),
+        (Message::Prepared, true),
+        (Message::Read, false),
     ] {
         let mut line = Line::start(&text("mmsg"));
         let (mut successor, its) = line.successor();
         line.heirs.push(successor.id());
         let gateway = line.connect();
-        pass_until(&its, &gateway, |heard| heard == moment);
+        pass_until(&its, &gateway, |heard| is_like(heard, &moment));
         line.daemon.signal("TERM");
         if is_twice {
             line.daemon.signal("INT");
@@ -114,12 +114,12 @@ fn a_reload_that_has_waited_for_a_hand_over_is_answered_when_that_succeeds() {
         let daemon = &line.daemon;
         let mut asked = None;
         pass_until(&its, &gateway, |heard| {
-            if heard == Heard::Prepared && asked.is_none() {
+            if *heard == Message::Prepared && asked.is_none() {
                 asked = Some(scope.spawn(|| daemon.post("/reload")));
                 let is_asked = || daemon.log().contains("asks for a reload").then_some(());
                 wait_for("the request", is_asked);
             }
-            heard == Heard::Recorded
+            matches!(heard, Message::Recorded { .. })
         });
         let answer = asked.expect("it has prepared").join().expect("an answer");
         assert_eq!((answer.status, &*answer.body), (503, "stopping\n"));

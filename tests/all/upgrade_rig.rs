@@ -1,13 +1,14 @@
 //! A gateway that is handed over from process to process, each of them the real program, and what
 //! a test needs to do that or to get in between.
 
+use std::mem::discriminant;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use ringgate_os::{clock, process};
-use ringgate_process::handover::{Channel, Heard, Message};
+use ringgate_process::handover::{Channel, Message, Silence};
 
 use crate::command::{ringgate, run};
 use crate::control_rig::{Daemon, PATIENCE, Text, wait_for};
@@ -137,6 +138,11 @@ pub(crate) fn kill(pid: u32) {
 /// A message on its way, with its descriptors.
 pub(crate) type Packet = (Message, Vec<OwnedFd>);
 
+/// Whether two are the same, whatever they carry.
+pub(crate) fn is_like(one: &Message, other: &Message) -> bool {
+    discriminant(one) == discriminant(other)
+}
+
 /// Passes everything on between the two, changed, until the successor has ended.
 pub(crate) fn pass_changed(
     its: &Channel,
@@ -146,14 +152,15 @@ pub(crate) fn pass_changed(
     let clock = clock::Clock::start();
     while clock.now_ns() < PATIENCE.as_nanos() as u64 {
         for (from, to) in [(its, gateway), (gateway, its)] {
-            let (heard, packet) = from.hear(Duration::from_millis(1));
-            if let Some(packet) = packet {
-                let (message, fds) = change(packet);
-                let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-                // Whoever does not hear it has gone, which shows below.
-                let _ = to.say(&message, &fds);
-            } else if heard == Heard::Gone {
-                return;
+            match from.hear(Duration::from_millis(1)) {
+                Ok(packet) => {
+                    let (message, fds) = change(packet);
+                    let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+                    // Whoever does not hear it has gone, which shows below.
+                    let _ = to.say(&message, &fds);
+                }
+                Err(Silence::Gone) => return,
+                Err(_) => {}
             }
         }
     }
@@ -165,15 +172,14 @@ pub(crate) fn pass_changed(
 pub(crate) fn pass_until(
     its: &Channel,
     gateway: &Channel,
-    mut is_enough: impl FnMut(Heard) -> bool,
+    mut is_enough: impl FnMut(&Message) -> bool,
 ) {
     let clock = clock::Clock::start();
     while clock.now_ns() < PATIENCE.as_nanos() as u64 {
         for (from, to) in [(its, gateway), (gateway, its)] {
-            let (heard, packet) = from.hear(Duration::from_millis(1));
-            let Some((message, fds)) = packet else { continue };
-            let is_enough = is_enough(heard);
-            if !is_enough || heard == Heard::Recorded {
+            let Ok((message, fds)) = from.hear(Duration::from_millis(1)) else { continue };
+            let is_enough = is_enough(&message);
+            if !is_enough || matches!(message, Message::Recorded { .. }) {
                 let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
                 to.say(&message, &fds).expect("it lives");
             }

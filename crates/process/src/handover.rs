@@ -49,7 +49,7 @@ pub use extent::Extent;
 pub use giving::{Gives, Giving, Offers, Pause, Recall};
 pub use message::{Message, Moment};
 pub use program::{Program, drains, may_hand_over};
-pub use steps::Heard;
+pub use steps::Silence;
 pub use taking::{Before, Taken, Takes, take_over};
 
 /// The name of the control socket in `run_dir`.

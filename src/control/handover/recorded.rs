@@ -41,8 +41,8 @@ pub(in crate::control) fn hear_recorded(
     published: &[Arc<Published>],
     names: &[(Party, String)],
 ) {
-    let (_, packet) = channel.hear(RECORDED_WITHIN);
-    let Some((Message::Recorded { recorded_bytes, signals }, fds)) = packet else { return };
+    let heard = channel.hear(RECORDED_WITHIN);
+    let Ok((Message::Recorded { recorded_bytes, signals }, fds)) = heard else { return };
     Signals::raise(&signals);
     let Some(recorded) =
         fds.first().and_then(|fd| read_recorded(fd, recorded_bytes, published.len()))

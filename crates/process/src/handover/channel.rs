@@ -13,7 +13,7 @@ use std::time::Duration;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::message::Message;
-use super::steps::Heard;
+use super::steps::Silence;
 use ringgate_os::rights::{self, DESCRIPTORS_MAX};
 
 /// One end.
@@ -26,11 +26,11 @@ pub struct Channel {
 pub type Packet = (Message, Vec<OwnedFd>);
 
 /// Why a successor does not go on, if this is what it has heard of a "gateway", or an "agent".
-pub fn why_not(heard: Heard, packet: Option<&Packet>, of: &str) -> String {
-    match (heard, packet) {
-        (_, Some((Message::Refused { why }, _))) => why.clone(),
-        (Heard::TakenBack, _) => format!("it took too long, and the {of} that ran goes on"),
-        (Heard::Late, _) => format!("the {of} that runs does not answer in time"),
+pub fn why_not(heard: Result<&Message, Silence>, of: &str) -> String {
+    match heard {
+        Ok(Message::Refused { why }) => why.clone(),
+        Ok(Message::TakenBack) => format!("it took too long, and the {of} that ran goes on"),
+        Err(Silence::Late) => format!("the {of} that runs does not answer in time"),
         _ => format!("what answers there is no {of} of this kind"),
     }
 }
@@ -84,52 +84,38 @@ impl Channel {
     }
 
     /// The next message, for which it waits so long, with the descriptors that went ahead of it.
-    pub fn hear(&self, at_most: Duration) -> (Heard, Option<Packet>) {
+    pub fn hear(&self, at_most: Duration) -> Result<Packet, Silence> {
         let mut ahead = Vec::new();
         for _ in 0..=AHEAD_MAX {
-            match self.hear_one(at_most) {
-                (Heard::More, Some((_, fds))) => ahead.extend(fds),
-                (heard, packet) => {
-                    let whole = packet.map(|(message, fds)| {
-                        ahead.extend(fds);
-                        (message, ahead)
-                    });
-                    return (heard, whole);
-                }
+            let (message, fds) = self.hear_one(at_most)?;
+            ahead.extend(fds);
+            if message != Message::More {
+                return Ok((message, ahead));
             }
         }
-        (Heard::Nonsense, None)
+        Err(Silence::Nonsense)
     }
 
-    fn hear_one(&self, at_most: Duration) -> (Heard, Option<Packet>) {
+    fn hear_one(&self, at_most: Duration) -> Result<Packet, Silence> {
         // None at all would be to wait for ever.
         let _ = self.socket.set_read_timeout(Some(at_most.max(Duration::from_millis(1))));
-        let mut bytes = [0; MESSAGE_BYTES_MAX];
-        match rights::receive(self.socket.as_fd(), &mut bytes) {
-            Ok((0, _)) => (Heard::Gone, None),
-            Ok((len, fds)) => match Message::decode(&bytes[..len]) {
-                Some(message) => (Heard::of(&message), Some((message, fds))),
-                None => (Heard::Nonsense, None),
-            },
-            Err(why) => match why.kind() {
-                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => (Heard::Late, None),
-                // The kernel says once that the peer went with unread messages; what it has said is
-                // still there.
-                io::ErrorKind::ConnectionReset => self.hear_last(),
-                _ => (Heard::Nonsense, None),
-            },
-        }
+        self.receive().unwrap_or_else(|why| match why.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Err(Silence::Late),
+            // The kernel says once that the peer went with unread messages; what it has said is
+            // still there.
+            io::ErrorKind::ConnectionReset => self.receive().unwrap_or(Err(Silence::Gone)),
+            _ => Err(Silence::Nonsense),
+        })
     }
 
-    fn hear_last(&self) -> (Heard, Option<Packet>) {
+    fn receive(&self) -> io::Result<Result<Packet, Silence>> {
         let mut bytes = [0; MESSAGE_BYTES_MAX];
-        match rights::receive(self.socket.as_fd(), &mut bytes) {
-            Ok((len, fds)) if len > 0 => match Message::decode(&bytes[..len]) {
-                Some(message) => (Heard::of(&message), Some((message, fds))),
-                None => (Heard::Nonsense, None),
-            },
-            _ => (Heard::Gone, None),
-        }
+        let (len, fds) = rights::receive(self.socket.as_fd(), &mut bytes)?;
+        let message = match len {
+            0 => Err(Silence::Gone),
+            _ => Message::decode(&bytes[..len]).ok_or(Silence::Nonsense),
+        };
+        Ok(message.map(|message| (message, fds)))
     }
 
     /// A second end on this side, by which another thread may end what is heard here.
@@ -144,17 +130,17 @@ impl Channel {
 
     /// Lets no further message in, and says whether the peer has taken the gateway with one that
     /// was in already.
-    pub fn shut_door(&self) -> Heard {
+    pub fn shut_door(&self) -> bool {
         self.hear_no_more();
         for _ in 0..QUEUED_MAX {
-            match self.hear(Duration::from_millis(1)).0 {
-                Heard::Taken => return Heard::Taken,
-                Heard::Gone | Heard::Late => break,
+            match self.hear(Duration::from_millis(1)) {
+                Ok((Message::Taken, _)) => return true,
+                Err(Silence::Gone | Silence::Late) => break,
                 // Whatever it was, it is one less.
                 _ => {}
             }
         }
-        Heard::Gone
+        false
     }
 }
 
@@ -177,25 +163,29 @@ mod tests {
 
     const SOON: Duration = Duration::from_millis(5);
 
+    fn said(to: &Channel) -> Result<Message, Silence> {
+        to.hear(SOON).map(|(message, _)| message)
+    }
+
     #[test]
     fn a_take_that_is_in_counts_whatever_is_in_front_of_it() {
         let (predecessor, successor) = Channel::pair().expect("a pair");
         successor.say(&Message::Prepared, &[]).expect("said");
         successor.say(&Message::Taken, &[]).expect("said");
         drop(successor);
-        assert_eq!(predecessor.shut_door(), Heard::Taken);
+        assert!(predecessor.shut_door());
     }
 
     #[test]
     fn behind_a_door_that_is_shut_nobody_takes_and_the_word_gets_out() {
         let (predecessor, successor) = Channel::pair().expect("a pair");
-        assert_eq!(predecessor.shut_door(), Heard::Gone);
+        assert!(!predecessor.shut_door());
         assert!(successor.say(&Message::Taken, &[]).is_err());
         predecessor.say(&Message::TakenBack, &[]).expect("said");
-        assert_eq!(successor.hear(SOON).0, Heard::TakenBack);
-        assert_eq!(successor.hear(SOON).0, Heard::Late);
+        assert_eq!(said(&successor), Ok(Message::TakenBack));
+        assert_eq!(said(&successor), Err(Silence::Late));
         drop(predecessor);
-        assert_eq!(successor.hear(SOON).0, Heard::Gone);
+        assert_eq!(said(&successor), Err(Silence::Gone));
     }
 
     #[test]
@@ -205,8 +195,8 @@ mod tests {
         dead.say(&Message::TakenBack, &[]).expect("said");
         drop(dead);
         assert!(living.say(&Message::Taken, &[]).is_err());
-        assert_eq!(living.hear(SOON).0, Heard::TakenBack);
-        assert_eq!(living.hear(SOON).0, Heard::Gone);
+        assert_eq!(said(&living), Ok(Message::TakenBack));
+        assert_eq!(said(&living), Err(Silence::Gone));
     }
 
     #[test]
@@ -222,14 +212,13 @@ mod tests {
             let welcome = Message::at(Moment::Welcome, 9, true);
             predecessor.say(&welcome, &fds).expect("said");
             predecessor.say(&Message::Sockets, &fds[..count.min(1)]).expect("said");
-            let (heard, packet) = successor.hear(SOON);
-            let (message, came) = packet.expect("a message");
-            assert_eq!((heard, message), (Heard::Welcome, welcome));
+            let (message, came) = successor.hear(SOON).expect("a message");
+            assert_eq!(message, welcome);
             let came: Vec<_> = came.into_iter().map(|fd| number(&fd.into())).collect();
             let wanted: Vec<_> = files.iter().cycle().take(count).map(number).collect();
             assert_eq!(came, wanted, "{count}");
-            let (_, next) = successor.hear(SOON);
-            assert_eq!(next.expect("a message").1.len(), count.min(1));
+            let (_, next) = successor.hear(SOON).expect("a message");
+            assert_eq!(next.len(), count.min(1));
         }
     }
 
@@ -237,22 +226,24 @@ mod tests {
     fn descriptors_without_end_are_nonsense_and_without_a_message_nothing() {
         let (predecessor, successor) = Channel::pair().expect("a pair");
         predecessor.say(&Message::More, &[]).expect("said");
-        assert_eq!(successor.hear(SOON).0, Heard::Late);
+        assert_eq!(said(&successor), Err(Silence::Late));
         for _ in 0..=AHEAD_MAX {
             predecessor.say(&Message::More, &[]).expect("said");
         }
-        assert_eq!(successor.hear(SOON).0, Heard::Nonsense);
+        assert_eq!(said(&successor), Err(Silence::Nonsense));
         predecessor.say(&Message::More, &[]).expect("said");
         drop(predecessor);
-        assert_eq!(successor.hear(SOON).0, Heard::Gone);
+        assert_eq!(said(&successor), Err(Silence::Gone));
     }
 
     #[test]
     fn nothing_that_is_heard_leaves_a_successor_without_a_reason() {
-        let refused = (Message::refused(&"it drains"), Vec::new());
-        assert_eq!(why_not(Heard::Refused, Some(&refused), "agent"), "it drains");
-        for heard in [Heard::TakenBack, Heard::Late, Heard::Gone, Heard::Nonsense, Heard::Hello] {
-            let why = why_not(heard, None, "agent");
+        let refused = Message::refused(&"it drains");
+        assert_eq!(why_not(Ok(&refused), "agent"), "it drains");
+        let silence = [Silence::Late, Silence::Gone, Silence::Nonsense].map(Err);
+        let hello = Message::hello();
+        for heard in silence.into_iter().chain([Ok(&Message::TakenBack), Ok(&hello)]) {
+            let why = why_not(heard, "agent");
             assert!(why.contains("agent"), "{heard:?}: {why}");
         }
     }
@@ -261,7 +252,7 @@ mod tests {
     fn strangers_say_nonsense() {
         let (one, other) = Channel::pair().expect("a pair");
         rights::send(one.socket.as_fd(), b"GET / HTTP/1.1\r\n", &[]).expect("sent");
-        assert_eq!(other.hear(SOON).0, Heard::Nonsense);
+        assert_eq!(said(&other), Err(Silence::Nonsense));
         let udp = std::net::UdpSocket::bind("127.0.0.1:0").expect("loopback");
         assert!(Channel::from_fd(udp.into()).is_err());
     }

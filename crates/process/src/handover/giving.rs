@@ -14,7 +14,7 @@ use super::channel::Channel;
 use super::envelope::Envelope;
 use super::extent::Extent;
 use super::message::{CONVERSATION, Message, Moment};
-use super::steps::{Giver, GiverStep, Heard, TAKEN_WITHIN};
+use super::steps::{Giver, GiverStep, Silence, TAKEN_WITHIN};
 
 /// What a role tells and lends while it serves.
 pub trait Offers {
@@ -221,7 +221,11 @@ impl Giving {
                     pause.take_us += lap.us();
                     step
                 }
-                GiverStep::ShutDoor => self.giver.hear(self.channel.shut_door()),
+                GiverStep::ShutDoor => self.giver.hear(if self.channel.shut_door() {
+                    Ok(&Message::Taken)
+                } else {
+                    Err(Silence::Gone)
+                }),
                 GiverStep::TakeBack => {
                     let _ = self.channel.say(&Message::TakenBack, &[]);
                     self.giver.did(true)
@@ -256,13 +260,13 @@ impl Giving {
     }
 
     fn wait(&mut self, time: Duration) -> GiverStep {
-        let (heard, packet) = self.channel.hear(time);
-        let message = packet.map(|(message, _)| message);
-        self.why = why_not(heard, message.as_ref());
-        if let Some(Message::Hello { conversation, pid, trunks, leaving, sections, .. }) = message {
+        let heard = self.channel.hear(time);
+        let message = heard.as_ref().map(|(message, _)| message).map_err(|why| *why);
+        self.why = why_not(message);
+        if let Ok(&Message::Hello { conversation, pid, trunks, leaving, sections, .. }) = message {
             self.successor = Some(Successor { pid, trunks, leaving, conversation, sections });
         }
-        self.giver.hear(heard)
+        self.giver.hear(message)
     }
 
     /// Notes why something has not worked. What comes next.
@@ -297,11 +301,11 @@ impl Giving {
 }
 
 /// What has come instead of what should have.
-fn why_not(heard: Heard, message: Option<&Message>) -> String {
-    match (heard, message) {
-        (_, Some(Message::Refused { why })) => format!("the successor will not: {why}"),
-        (Heard::Gone, _) => "the successor has ended; its log says why".to_owned(),
-        (Heard::Late, _) => "the successor does not answer in time".to_owned(),
+fn why_not(heard: Result<&Message, Silence>) -> String {
+    match heard {
+        Ok(Message::Refused { why }) => format!("the successor will not: {why}"),
+        Err(Silence::Gone) => "the successor has ended; its log says why".to_owned(),
+        Err(Silence::Late) => "the successor does not answer in time".to_owned(),
         _ => "what has connected is no successor".to_owned(),
     }
 }

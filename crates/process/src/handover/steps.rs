@@ -12,68 +12,15 @@ use std::time::Duration;
 
 use super::message::Message;
 
-/// What has come from the other side.
+/// Why no message has come from the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heard {
-    /// The successor is there.
-    Hello,
-    /// It may prepare.
-    Welcome,
-    /// It has prepared.
-    Prepared,
-    /// A part of what is given.
-    Sockets,
-    /// A part of what comes with the next message. The channel keeps it.
-    More,
-    /// What does not change any more until the barrier.
-    Early,
-    /// A part of the state was written ahead.
-    Ahead,
-    /// The successor has taken that in.
-    Read,
-    /// The workers stand still; the rows of what is given.
-    Given,
-    /// A part of what has changed, and not the last.
-    Rest,
-    /// All of it is there.
-    Last,
-    /// The successor is the owner.
-    Taken,
-    /// What its predecessor has recorded.
-    Recorded,
-    /// The predecessor is the owner again.
-    TakenBack,
-    /// The other side will not.
-    Refused,
-    /// What is no message.
+pub enum Silence {
+    /// What came is no message.
     Nonsense,
     /// Nothing more will come: the other process has closed its end, or died.
     Gone,
     /// Nothing has come in time.
     Late,
-}
-
-impl Heard {
-    /// What a message is.
-    pub const fn of(message: &Message) -> Self {
-        match message {
-            Message::Hello { .. } => Self::Hello,
-            Message::Welcome { .. } => Self::Welcome,
-            Message::Prepared => Self::Prepared,
-            Message::Sockets => Self::Sockets,
-            Message::More => Self::More,
-            Message::Early { .. } => Self::Early,
-            Message::Ahead { .. } => Self::Ahead,
-            Message::Read => Self::Read,
-            Message::Given { .. } => Self::Given,
-            Message::Rest { is_last: false, .. } => Self::Rest,
-            Message::Rest { is_last: true, .. } => Self::Last,
-            Message::Taken => Self::Taken,
-            Message::Recorded { .. } => Self::Recorded,
-            Message::TakenBack => Self::TakenBack,
-            Message::Refused { .. } => Self::Refused,
-        }
-    }
 }
 
 /// What the predecessor does next.
@@ -139,13 +86,17 @@ impl Giver {
     }
 
     /// What has come of a wait or of a door that was shut.
-    pub const fn hear(&mut self, heard: Heard) -> GiverStep {
+    pub const fn hear(&mut self, heard: Result<&Message, Silence>) -> GiverStep {
         match (self.at, heard) {
-            (GiverAt::Greeting, Heard::Hello) => self.go(GiverAt::Welcoming, GiverStep::Welcome),
-            (GiverAt::Preparing, Heard::Prepared) => self.go(GiverAt::Lending, GiverStep::Lend),
-            (GiverAt::Copied, Heard::Read) => self.go(GiverAt::Copying, GiverStep::Copy),
-            (GiverAt::PartGiven, Heard::Read) => self.go(GiverAt::Giving, GiverStep::Give),
-            (GiverAt::Given | GiverAt::Shutting, Heard::Taken) => {
+            (GiverAt::Greeting, Ok(Message::Hello { .. })) => {
+                self.go(GiverAt::Welcoming, GiverStep::Welcome)
+            }
+            (GiverAt::Preparing, Ok(Message::Prepared)) => {
+                self.go(GiverAt::Lending, GiverStep::Lend)
+            }
+            (GiverAt::Copied, Ok(Message::Read)) => self.go(GiverAt::Copying, GiverStep::Copy),
+            (GiverAt::PartGiven, Ok(Message::Read)) => self.go(GiverAt::Giving, GiverStep::Give),
+            (GiverAt::Given | GiverAt::Shutting, Ok(Message::Taken)) => {
                 self.go(GiverAt::Over, GiverStep::Leave)
             }
             // It may be too late for that, so the door decides.
@@ -256,19 +207,28 @@ impl Taker {
     }
 
     /// What has come of a wait.
-    pub const fn hear(&mut self, heard: Heard) -> TakerStep {
+    pub const fn hear(&mut self, heard: Result<&Message, Silence>) -> TakerStep {
         match (self.at, heard) {
-            (TakerAt::Asked, Heard::Welcome) => self.go(TakerAt::Preparing, TakerStep::Prepare),
-            (TakerAt::Receiving, Heard::Sockets | Heard::Early | Heard::Given) => {
-                self.go(TakerAt::Receiving, TakerStep::Wait(GIVEN_WITHIN))
+            (TakerAt::Asked, Ok(Message::Welcome { .. })) => {
+                self.go(TakerAt::Preparing, TakerStep::Prepare)
             }
-            (TakerAt::Receiving, Heard::Ahead) => self.go(TakerAt::Reading, TakerStep::Read),
-            (TakerAt::Receiving, Heard::Rest) => self.go(TakerAt::Reading, TakerStep::ReadRest),
-            (TakerAt::Receiving, Heard::Last) => self.go(TakerAt::Importing, TakerStep::Import),
+            (
+                TakerAt::Receiving,
+                Ok(Message::Sockets | Message::Early { .. } | Message::Given { .. }),
+            ) => self.go(TakerAt::Receiving, TakerStep::Wait(GIVEN_WITHIN)),
+            (TakerAt::Receiving, Ok(Message::Ahead { .. })) => {
+                self.go(TakerAt::Reading, TakerStep::Read)
+            }
+            (TakerAt::Receiving, Ok(Message::Rest { is_last: false, .. })) => {
+                self.go(TakerAt::Reading, TakerStep::ReadRest)
+            }
+            (TakerAt::Receiving, Ok(Message::Rest { is_last: true, .. })) => {
+                self.go(TakerAt::Importing, TakerStep::Import)
+            }
             // It has died, with everything frozen and given.
-            (TakerAt::Refused, Heard::Gone) => self.go(TakerAt::Over, TakerStep::Serve),
+            (TakerAt::Refused, Err(Silence::Gone)) => self.go(TakerAt::Over, TakerStep::Serve),
             // It has died before.
-            (TakerAt::Asked | TakerAt::Receiving, Heard::Gone) => {
+            (TakerAt::Asked | TakerAt::Receiving, Err(Silence::Gone)) => {
                 self.go(TakerAt::Over, TakerStep::StartAfresh)
             }
             _ => self.go(TakerAt::Over, TakerStep::Exit),

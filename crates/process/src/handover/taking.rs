@@ -62,10 +62,13 @@ pub fn take_over<T: Takes>(channel: &Channel, takes: &mut T) -> Result<Taken, St
         hold_point!("{}-takes {step:?}", T::ROLE);
         let done = match step {
             TakerStep::Wait(time) => {
-                let (heard, packet) = channel.hear(time);
-                why = why_not(heard, packet.as_ref(), T::ROLE);
-                arrived.keep(packet);
-                step = taker.hear(heard);
+                let heard = channel.hear(time);
+                let message = heard.as_ref().map(|(message, _)| message).map_err(|why| *why);
+                why = why_not(message, T::ROLE);
+                step = taker.hear(message);
+                if let Ok(packet) = heard {
+                    arrived.keep(packet);
+                }
                 continue;
             }
             TakerStep::Hello => say(&Message::hello()),
@@ -128,8 +131,7 @@ struct Letter {
 }
 
 impl Arrived {
-    fn keep(&mut self, packet: Option<Packet>) {
-        let Some((message, fds)) = packet else { return };
+    fn keep(&mut self, (message, fds): Packet) {
         let (moment, bytes) = match message {
             Message::Welcome { facts_bytes, sections } => {
                 self.has_sections = sections;

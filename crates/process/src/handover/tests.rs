@@ -10,6 +10,7 @@ use std::time::Duration;
 use ringgate_os::clock::Clock;
 
 use super::envelope::Bytes;
+use super::steps::Silence;
 use super::*;
 use crate::part_in_bytes;
 
@@ -215,14 +216,14 @@ fn through(far: Channel) -> Channel {
         loop {
             for (from, to) in [(&near, &far), (&far, &near)] {
                 match from.hear(soon) {
-                    (_, Some((mut message, fds))) => {
+                    Ok((mut message, fds)) => {
                         if let Message::Hello { sections, .. } = &mut message {
                             *sections = false;
                         }
                         let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
                         let _ = to.say(&message, &fds);
                     }
-                    (Heard::Gone, None) => return,
+                    Err(Silence::Gone) => return,
                     _ => {}
                 }
             }

@@ -54,23 +54,52 @@ enum Said {
 }
 
 impl Said {
-    const fn heard(self) -> Heard {
+    fn message(self) -> Message {
+        let rest = |is_last| Message::Rest { shared_bytes: 0, worker_bytes: Vec::new(), is_last };
         match self {
-            Self::Hello => Heard::Hello,
-            Self::Welcome => Heard::Welcome,
-            Self::Prepared => Heard::Prepared,
-            Self::Sockets => Heard::Sockets,
-            Self::Early => Heard::Early,
-            Self::Ahead => Heard::Ahead,
-            Self::Read => Heard::Read,
-            Self::Given => Heard::Given,
-            Self::Rest => Heard::Rest,
-            Self::Last => Heard::Last,
-            Self::Taken => Heard::Taken,
-            Self::TakenBack => Heard::TakenBack,
-            Self::Refused => Heard::Refused,
+            Self::Hello => Message::hello(),
+            Self::Welcome => Message::Welcome { facts_bytes: 0, sections: true },
+            Self::Prepared => Message::Prepared,
+            Self::Sockets => Message::Sockets,
+            Self::Early => Message::Early { early_bytes: 0 },
+            Self::Ahead => Message::Ahead { shared_bytes: 0, worker_bytes: Vec::new() },
+            Self::Read => Message::Read,
+            Self::Given => Message::Given { given_bytes: 0 },
+            Self::Rest => rest(false),
+            Self::Last => rest(true),
+            Self::Taken => Message::Taken,
+            Self::TakenBack => Message::TakenBack,
+            Self::Refused => Message::refused(&"no"),
         }
     }
+}
+
+/// What has come, if anything has.
+type Heard = Result<Said, Silence>;
+
+trait Hears {
+    type Step;
+    fn hear_said(&mut self, heard: Heard) -> Self::Step;
+}
+
+impl Hears for Giver {
+    type Step = GiverStep;
+
+    fn hear_said(&mut self, heard: Heard) -> GiverStep {
+        self.hear(heard.map(Said::message).as_ref().map_err(|why| *why))
+    }
+}
+
+impl Hears for Taker {
+    type Step = TakerStep;
+
+    fn hear_said(&mut self, heard: Heard) -> TakerStep {
+        self.hear(heard.map(Said::message).as_ref().map_err(|why| *why))
+    }
+}
+
+fn name(heard: Heard) -> String {
+    heard.map_or_else(|why| format!("{why:?}"), |said| format!("{said:?}"))
 }
 
 /// A moment of the exploration: the world, both machines, and what each does next.
@@ -164,8 +193,8 @@ impl Moment {
     }
 
     fn giver_hears(&self, heard: Heard) -> Self {
-        self.with(format!("predecessor hears {heard:?}"), |next| {
-            next.giver_step = next.giver.hear(heard);
+        self.with(format!("predecessor hears {}", name(heard)), |next| {
+            next.giver_step = next.giver.hear_said(heard);
         })
     }
 
@@ -181,13 +210,15 @@ impl Moment {
         match self.giver_step {
             GiverStep::Wait(_) => match self.world.to_giver.front() {
                 Some(said) => {
-                    let mut next = self.giver_hears(said.heard());
+                    let mut next = self.giver_hears(Ok(*said));
                     next.world.to_giver.pop_front();
                     nexts.push(next);
                 }
-                None if !self.world.taker.is_alive => nexts.push(self.giver_hears(Heard::Gone)),
+                None if !self.world.taker.is_alive => {
+                    nexts.push(self.giver_hears(Err(Silence::Gone)));
+                }
                 None => nexts.extend(self.mishap("it takes long", |next| {
-                    next.giver_step = next.giver.hear(Heard::Late);
+                    next.giver_step = next.giver.hear_said(Err(Silence::Late));
                 })),
             },
             GiverStep::Welcome => {
@@ -231,8 +262,11 @@ impl Moment {
                 next.world.door_is_shut = true;
                 let is_taken = next.world.to_giver.contains(&Said::Taken);
                 next.world.to_giver.clear();
-                next.giver_step =
-                    next.giver.hear(if is_taken { Heard::Taken } else { Heard::Gone });
+                next.giver_step = next.giver.hear_said(if is_taken {
+                    Ok(Said::Taken)
+                } else {
+                    Err(Silence::Gone)
+                });
             })),
             GiverStep::TakeBack => nexts.push(self.giver_did(true, |next| {
                 next.say_to_taker(Said::TakenBack);
@@ -297,8 +331,8 @@ impl Moment {
     fn taker_nexts(&self) -> Vec<Self> {
         let mut nexts = Vec::new();
         let hears = |heard: Heard| {
-            self.with(format!("successor hears {heard:?}"), |next| {
-                next.taker_step = next.taker.hear(heard);
+            self.with(format!("successor hears {}", name(heard)), |next| {
+                next.taker_step = next.taker.hear_said(heard);
             })
         };
         let says = |said: Said| {
@@ -309,13 +343,13 @@ impl Moment {
         match self.taker_step {
             TakerStep::Wait(_) => match self.world.to_taker.front() {
                 Some(said) => {
-                    let mut next = hears(said.heard());
+                    let mut next = hears(Ok(*said));
                     next.world.to_taker.pop_front();
                     nexts.push(next);
                 }
-                None if !self.world.giver.is_alive => nexts.push(hears(Heard::Gone)),
+                None if !self.world.giver.is_alive => nexts.push(hears(Err(Silence::Gone))),
                 None => nexts.extend(self.mishap("it takes long", |next| {
-                    next.taker_step = next.taker.hear(Heard::Late);
+                    next.taker_step = next.taker.hear_said(Err(Silence::Late));
                 })),
             },
             TakerStep::Hello => nexts.push(says(Said::Hello)),
@@ -412,9 +446,9 @@ fn explore(mishaps: u8) -> (usize, usize) {
             if giver_waits || taker_waits {
                 let mut next = moment.clone();
                 if giver_waits {
-                    next.giver_step = next.giver.hear(Heard::Late);
+                    next.giver_step = next.giver.hear_said(Err(Silence::Late));
                 } else {
-                    next.taker_step = next.taker.hear(Heard::Late);
+                    next.taker_step = next.taker.hear_said(Err(Silence::Late));
                 }
                 next.trace.push("time passes".to_owned());
                 open.push(next);
@@ -442,34 +476,40 @@ fn one_owner_whoever_dies_fails_or_is_slow_at_whichever_step() {
 
 #[test]
 fn a_stranger_is_parted_from_before_anything_is_frozen() {
-    for word in [Heard::Taken, Heard::Prepared, Heard::Nonsense, Heard::Gone, Heard::Late] {
+    for word in [
+        Ok(Said::Taken),
+        Ok(Said::Prepared),
+        Err(Silence::Nonsense),
+        Err(Silence::Gone),
+        Err(Silence::Late),
+    ] {
         let (mut giver, _) = Giver::new();
-        assert_eq!(giver.hear(word), GiverStep::Part, "{word:?}");
+        assert_eq!(giver.hear_said(word), GiverStep::Part, "{word:?}");
     }
     let (mut giver, _) = Giver::new();
-    assert_eq!(giver.hear(Heard::Hello), GiverStep::Welcome);
+    assert_eq!(giver.hear_said(Ok(Said::Hello)), GiverStep::Welcome);
     assert!(matches!(giver.did(true), GiverStep::Wait(_)));
-    assert_eq!(giver.hear(Heard::Taken), GiverStep::Part, "nothing was given yet");
+    assert_eq!(giver.hear_said(Ok(Said::Taken)), GiverStep::Part, "nothing was given yet");
 }
 
 #[test]
 fn nothing_is_frozen_before_enough_was_copied_and_read() {
     let copying = || {
         let (mut giver, _) = Giver::new();
-        giver.hear(Heard::Hello);
+        giver.hear_said(Ok(Said::Hello));
         giver.did(true);
-        assert_eq!(giver.hear(Heard::Prepared), GiverStep::Lend);
+        assert_eq!(giver.hear_said(Ok(Said::Prepared)), GiverStep::Lend);
         assert_eq!(giver.did(true), GiverStep::Copy);
         giver
     };
     let mut giver = copying();
     assert!(matches!(giver.did(true), GiverStep::Wait(_)));
-    assert_eq!(giver.hear(Heard::Read), GiverStep::Copy);
+    assert_eq!(giver.hear_said(Ok(Said::Read)), GiverStep::Copy);
     assert_eq!(giver.enough(), GiverStep::Freeze);
-    for word in [Heard::Taken, Heard::Prepared, Heard::Gone, Heard::Late] {
+    for word in [Ok(Said::Taken), Ok(Said::Prepared), Err(Silence::Gone), Err(Silence::Late)] {
         let mut giver = copying();
         assert!(matches!(giver.did(true), GiverStep::Wait(_)));
-        assert_eq!(giver.hear(word), GiverStep::Part, "{word:?}");
+        assert_eq!(giver.hear_said(word), GiverStep::Part, "{word:?}");
     }
 }
 
@@ -477,30 +517,41 @@ fn nothing_is_frozen_before_enough_was_copied_and_read() {
 fn nobody_takes_a_part_and_the_next_one_waits_until_it_was_read() {
     let given_in_part = || {
         let (mut giver, _) = Giver::new();
-        giver.hear(Heard::Hello);
+        giver.hear_said(Ok(Said::Hello));
         giver.did(true);
-        giver.hear(Heard::Prepared);
+        giver.hear_said(Ok(Said::Prepared));
         giver.did(true);
         assert_eq!(giver.enough(), GiverStep::Freeze);
         assert_eq!(giver.did(true), GiverStep::Give);
         assert!(matches!(giver.more(), GiverStep::Wait(_)));
         giver
     };
-    assert_eq!(given_in_part().hear(Heard::Read), GiverStep::Give);
-    for word in [Heard::Taken, Heard::Prepared, Heard::Gone, Heard::Late, Heard::Refused] {
+    assert_eq!(given_in_part().hear_said(Ok(Said::Read)), GiverStep::Give);
+    for word in [
+        Ok(Said::Taken),
+        Ok(Said::Prepared),
+        Err(Silence::Gone),
+        Err(Silence::Late),
+        Ok(Said::Refused),
+    ] {
         let mut giver = given_in_part();
-        assert_eq!(giver.hear(word), GiverStep::TakeBack, "{word:?}");
+        assert_eq!(giver.hear_said(word), GiverStep::TakeBack, "{word:?}");
         assert_eq!(giver.did(true), GiverStep::Resume);
     }
 }
 
 #[test]
 fn a_successor_believes_nobody_who_speaks_out_of_turn() {
-    for word in
-        [Heard::Given, Heard::Last, Heard::TakenBack, Heard::Sockets, Heard::Nonsense, Heard::Late]
-    {
+    for word in [
+        Ok(Said::Given),
+        Ok(Said::Last),
+        Ok(Said::TakenBack),
+        Ok(Said::Sockets),
+        Err(Silence::Nonsense),
+        Err(Silence::Late),
+    ] {
         let (mut taker, _) = Taker::new();
         let _ = taker.did(true);
-        assert_eq!(taker.hear(word), TakerStep::Exit, "{word:?}");
+        assert_eq!(taker.hear_said(word), TakerStep::Exit, "{word:?}");
     }
 }
