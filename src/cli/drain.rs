@@ -12,6 +12,7 @@ use super::moving;
 use crate::config::values;
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::utc;
+pub(super) use ringgate_process::pages::asked::Draining;
 use ringgate_report::text::{Append as _, count};
 
 /// Have a running gateway or agent take nobody in any more, and end when everybody has left
@@ -39,12 +40,6 @@ pub(super) struct Args {
     /// Come back only when the gateway has ended, and say meanwhile how many are left
     #[arg(long, conflicts_with_all = ["only", "backend"])]
     wait: bool,
-}
-
-#[derive(Deserialize)]
-pub(super) struct Draining {
-    pub(super) sessions: u64,
-    pub(super) left_ms: u64,
 }
 
 #[derive(Deserialize)]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
+use serde::Deserialize;
 use serde_json::json;
 
 use super::access::{Visitor, note};
@@ -49,8 +50,8 @@ pub trait Obeys: Site {
     fn confirm(self: &Arc<Self>, doubt: u64) -> impl Future<Output = Result<bool, NotDone>> + Send;
 }
 
-/// The drain that is under way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The drain that is under way, as a process says it and as a command hears it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct Draining {
     /// Players who are there.
     pub sessions: u64,
