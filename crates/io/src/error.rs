@@ -109,88 +109,64 @@ impl std::error::Error for StartError {
     }
 }
 
+#[rustfmt::skip]
 fn advice(step: Step, errno: i32) -> &'static str {
     match (step, errno) {
-        (_, libc::EMFILE) => {
-            "this process may open no more descriptors: raise `LimitNOFILE=` in the unit (or `ulimit -n`)"
-        }
+        (_, libc::EMFILE) =>
+            "this process may open no more descriptors: raise `LimitNOFILE=` in the unit (or `ulimit -n`)",
         (_, libc::ENFILE) => "the system's table of open files is full: raise sysctl fs.file-max",
-        (Step::Bind, libc::EADDRINUSE) => {
-            "another process holds this port (`ss -tulpn` shows which), or a gateway that has just ended has not let go of it yet"
-        }
-        (Step::Bind, libc::EADDRNOTAVAIL) => {
-            "no interface of this host has that address: bind 0.0.0.0 or [::], or wait for the network (`After=network-online.target`)"
-        }
-        (Step::Bind, libc::EACCES) => {
-            "ports below 1024 need CAP_NET_BIND_SERVICE (`AmbientCapabilities=` in the unit) or a lower sysctl net.ipv4.ip_unprivileged_port_start"
-        }
+        (Step::Bind, libc::EADDRINUSE) =>
+            "another process holds this port (`ss -tulpn` shows which), or a gateway that has just ended has not let go of it yet",
+        (Step::Bind, libc::EADDRNOTAVAIL) =>
+            "no interface of this host has that address: bind 0.0.0.0 or [::], or wait for the network (`After=network-online.target`)",
+        (Step::Bind, libc::EACCES) =>
+            "ports below 1024 need CAP_NET_BIND_SERVICE (`AmbientCapabilities=` in the unit) or a lower sysctl net.ipv4.ip_unprivileged_port_start",
         (Step::Card, libc::EAFNOSUPPORT) => "this kernel was built without AF_XDP",
         (_, libc::EAFNOSUPPORT) => "IPv6 is switched off on this host: leave the [::] address out",
-        (Step::BindDevice, libc::EPERM) => {
-            "before Linux 5.7 binding a socket to a device needs CAP_NET_RAW: add it, or use a newer kernel"
-        }
-        (Step::BindDevice, libc::ENODEV) => {
-            "there is no loopback device in this network namespace: `ip link set lo up`"
-        }
-        (Step::Connect, libc::ENETUNREACH | libc::EHOSTUNREACH) => {
-            "this host has no route to that address"
-        }
-        (Step::Filter, libc::EPERM | libc::ENOMEM) => {
-            "the filter is larger than sysctl net.core.optmem_max allows, or seccomp forbids it"
-        }
-        (Step::Link, libc::EADDRINUSE) => {
-            "a running process listens there: is another gateway using this run_dir?"
-        }
-        (Step::Link, libc::EACCES | libc::EPERM) => {
-            "the directory must be writable (to listen) or searchable (to connect) for this user: check run_dir's owner and mode"
-        }
-        (Step::Link, libc::ENOENT) => {
-            "the directory does not exist (`RuntimeDirectory=` in the unit makes it), or the gateway is not running"
-        }
-        (Step::Link, libc::ECONNREFUSED) => {
-            "the socket file is left over and nobody listens: is the gateway running?"
-        }
-        (Step::Link, libc::EINVAL | libc::ENAMETOOLONG) => {
-            "the path of a Unix socket has at most 107 bytes: choose a shorter run_dir"
-        }
+        (Step::BindDevice, libc::EPERM) =>
+            "before Linux 5.7 binding a socket to a device needs CAP_NET_RAW: add it, or use a newer kernel",
+        (Step::BindDevice, libc::ENODEV) =>
+            "there is no loopback device in this network namespace: `ip link set lo up`",
+        (Step::Connect, libc::ENETUNREACH | libc::EHOSTUNREACH) =>
+            "this host has no route to that address",
+        (Step::Filter, libc::EPERM | libc::ENOMEM) =>
+            "the filter is larger than sysctl net.core.optmem_max allows, or seccomp forbids it",
+        (Step::Link, libc::EADDRINUSE) =>
+            "a running process listens there: is another gateway using this run_dir?",
+        (Step::Link, libc::EACCES | libc::EPERM) =>
+            "the directory must be writable (to listen) or searchable (to connect) for this user: check run_dir's owner and mode",
+        (Step::Link, libc::ENOENT) =>
+            "the directory does not exist (`RuntimeDirectory=` in the unit makes it), or the gateway is not running",
+        (Step::Link, libc::ECONNREFUSED) =>
+            "the socket file is left over and nobody listens: is the gateway running?",
+        (Step::Link, libc::EINVAL | libc::ENAMETOOLONG) =>
+            "the path of a Unix socket has at most 107 bytes: choose a shorter run_dir",
         (Step::Link, libc::EPROTOTYPE) => "the socket at that path is not a ringgate link",
-        (Step::Program, libc::EBUSY) => {
-            "another program is on this interface (`ip link show` tells): take it off, or serve by sockets"
-        }
-        (Step::Program, libc::EOPNOTSUPP) => {
-            "this driver runs no programs: say mode = \"generic\", or \"auto\", which takes it by itself"
-        }
-        (Step::Program, libc::ERANGE | libc::EINVAL | libc::E2BIG) => {
+        (Step::Program, libc::EBUSY) =>
+            "another program is on this interface (`ip link show` tells): take it off, or serve by sockets",
+        (Step::Program, libc::EOPNOTSUPP) =>
+            "this driver runs no programs: say mode = \"generic\", or \"auto\", which takes it by itself",
+        (Step::Program, libc::ERANGE | libc::EINVAL | libc::E2BIG) =>
             "the driver wants shorter packets (`ip link set DEVICE mtu 1500`; 3000 at the most as a rule), fewer queues, or its \
-             receive offload switched off (`ethtool -K DEVICE lro off`)"
-        }
-        (Step::Card | Step::Program, libc::EPERM | libc::EACCES) => {
-            "AF_XDP takes CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF at the start (`AmbientCapabilities=` in the unit)"
-        }
-        (Step::Card, libc::EBUSY) => {
-            "another process has this queue of the interface, or a program on it (`ip link show` tells)"
-        }
-        (Step::Card, libc::ENOBUFS | libc::ENOMEM) => {
-            "not enough lockable memory for the frames: raise `LimitMEMLOCK=` in the unit (or `ulimit -l`)"
-        }
-        (Step::Card, libc::EOPNOTSUPP) => {
-            "this interface cannot do zero-copy: say mode = \"auto\" or \"copy\""
-        }
-        (Step::Card, libc::EINVAL | libc::ENXIO) => {
-            "the interface has no such queue in use (`ethtool -l` tells how many there are), or its frames are longer than ours"
-        }
-        (Step::Ring, libc::ENOSYS) => {
-            "this kernel has no io_uring, or a seccomp profile hides it (container runtimes do by default)"
-        }
-        (Step::Ring, libc::EPERM | libc::EACCES) => {
-            "io_uring is forbidden here: sysctl kernel.io_uring_disabled (0 allows it), a seccomp profile or SELinux"
-        }
-        (Step::Ring, libc::ENOMEM) => {
-            "not enough lockable memory for the ring: raise `LimitMEMLOCK=` in the unit (or `ulimit -l`)"
-        }
-        (Step::Ring, libc::EINVAL | libc::EOPNOTSUPP) => {
-            "this kernel's io_uring is too old: multishot recvmsg needs Linux 6.0"
-        }
+             receive offload switched off (`ethtool -K DEVICE lro off`)",
+        (Step::Card | Step::Program, libc::EPERM | libc::EACCES) =>
+            "AF_XDP takes CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF at the start (`AmbientCapabilities=` in the unit)",
+        (Step::Card, libc::EBUSY) =>
+            "another process has this queue of the interface, or a program on it (`ip link show` tells)",
+        (Step::Card, libc::ENOBUFS | libc::ENOMEM) =>
+            "not enough lockable memory for the frames: raise `LimitMEMLOCK=` in the unit (or `ulimit -l`)",
+        (Step::Card, libc::EOPNOTSUPP) =>
+            "this interface cannot do zero-copy: say mode = \"auto\" or \"copy\"",
+        (Step::Card, libc::EINVAL | libc::ENXIO) =>
+            "the interface has no such queue in use (`ethtool -l` tells how many there are), or its frames are longer than ours",
+        (Step::Ring, libc::ENOSYS) =>
+            "this kernel has no io_uring, or a seccomp profile hides it (container runtimes do by default)",
+        (Step::Ring, libc::EPERM | libc::EACCES) =>
+            "io_uring is forbidden here: sysctl kernel.io_uring_disabled (0 allows it), a seccomp profile or SELinux",
+        (Step::Ring, libc::ENOMEM) =>
+            "not enough lockable memory for the ring: raise `LimitMEMLOCK=` in the unit (or `ulimit -l`)",
+        (Step::Ring, libc::EINVAL | libc::EOPNOTSUPP) =>
+            "this kernel's io_uring is too old: multishot recvmsg needs Linux 6.0",
         _ => "",
     }
 }
