@@ -268,7 +268,7 @@ fn shown(agent: &AgentShown, now_ns: u64) -> impl Serialize + '_ {
         // Those that it may serve, and how many links of their processes there are.
         backends: agent.allowed.iter().map(|name| backend(name)).collect::<Vec<_>>(),
         lanes: (0..).zip(&lanes).map(|lane| on_lane(trunk, lane)).collect::<Vec<_>>(),
-        drops: dropped + agent.links.named().iter().map(|(_, count)| count).sum::<u64>(),
+        drops: dropped + agent.links.numbers().iter().sum::<u64>(),
     }
 }
 

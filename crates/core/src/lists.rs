@@ -110,6 +110,11 @@ macro_rules! numbered {
                 [$( self.$field ),+]
             }
 
+            /// All of them, by what they are called here.
+            pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+                [$( stringify!($field) ),+].into_iter().zip(self.numbers())
+            }
+
             /// Those numbers again.
             pub const fn of(numbers: [u64; Self::COUNT]) -> Self {
                 let [$( $field ),+] = numbers;

@@ -119,7 +119,7 @@ impl Links {
                     self.handle_begun(making);
                 }
             }
-            None if frame.may_be_lost() => self.counts.gone += frame.payloads().max(1),
+            None if frame.may_be_lost() => self.counts.link_gone += frame.payloads().max(1),
             None => {
                 self.handle_begun(making);
                 self.begin((lane, number), frame, making);
@@ -274,13 +274,13 @@ impl Links {
         let fits = match &mut link.state {
             State::Up(local) if frame.may_be_lost() => {
                 if !local.push(frame) {
-                    counts.full += frame.payloads() + u64::from(frame.ends_message());
+                    counts.link_full += frame.payloads() + u64::from(frame.ends_message());
                 }
                 true
             }
             State::Up(local) => local.push_late(frame),
             State::Waiting(_) if frame.may_be_lost() => {
-                counts.gone += frame.payloads().max(1);
+                counts.link_gone += frame.payloads().max(1);
                 true
             }
             State::Waiting(records) => {
@@ -292,7 +292,7 @@ impl Links {
         if fits {
             self.note_dirty(place);
         } else {
-            counts.over_full += 1;
+            counts.link_over_full += 1;
             let answer = Answer::End(link.lane, link.number);
             self.remove(place);
             self.answers.push(answer);
@@ -312,7 +312,7 @@ impl Links {
     fn begin(&mut self, (lane, number): (u8, u16), frame: Frame<'_>, making: Making<'_>) {
         let hello = ToGateway::read(frame.bytes()).next();
         let Some(Ok(ToGateway::Hello(hello))) = hello else {
-            self.counts.gone += 1;
+            self.counts.link_gone += 1;
             return;
         };
         if !making.allowed.iter().any(|name| name == hello.name) {
@@ -330,7 +330,7 @@ impl Links {
         let free = self.places.iter().position(Option::is_none);
         let place = match free {
             None if self.places.len() == LINKS_MAX => {
-                self.counts.failed += 1;
+                self.counts.link_failed += 1;
                 return self.answers.push(Answer::End(lane, number));
             }
             None => {
@@ -380,7 +380,7 @@ impl Links {
                     event = "agent_link_failed",
                     "cannot connect to worker {lane}: {why}"
                 );
-                self.counts.failed += 1;
+                self.counts.link_failed += 1;
                 let answer = Answer::End(link.lane, link.number);
                 self.remove(place);
                 self.answers.push(answer);
@@ -397,7 +397,7 @@ impl Links {
         self.beginning.take_if(|beginning| *beginning == place);
         if let State::Up(mut local) = link.state {
             local.flush();
-            self.counts.gone += local.clear();
+            self.counts.link_gone += local.clear();
             self.close(local);
         }
     }

@@ -65,32 +65,18 @@ pub struct TrunkShown {
 }
 
 ringgate_core::numbered! {
-    /// What links to workers did not take, or what no link was made for.
+    /// What links to workers did not take, or what no link was made for, by the names in metrics.
     pub struct LinkCounts;
     /// Links that were begun for a backend that the agent may not serve.
     name_refused,
     /// Links that could not be made: the worker did not take them, or there are too many.
-    failed,
+    link_failed,
     /// Payloads that a worker's link had no room for.
-    full,
+    link_full,
     /// Records for links that are over.
-    gone,
+    link_gone,
     /// Links that a worker read too slowly for what must arrive.
-    over_full,
-}
-
-impl LinkCounts {
-    /// Each with its name.
-    pub const fn named(&self) -> [(&'static str, u64); 5] {
-        let Self { name_refused, failed, full, gone, over_full } = *self;
-        [
-            ("name_refused", name_refused),
-            ("link_failed", failed),
-            ("link_full", full),
-            ("link_gone", gone),
-            ("link_over_full", over_full),
-        ]
-    }
+    link_over_full,
 }
 
 /// What there is to say of a lane. Counts of several trunks may be added up.

@@ -402,8 +402,8 @@ impl Site {
             [gone + stats.link_gone, full + stats.link_full]
         });
         let before = std::mem::replace(&mut self.shown_drops, drops);
-        counts.gone += drops[0].saturating_sub(before[0]);
-        counts.full += drops[1].saturating_sub(before[1]);
+        counts.link_gone += drops[0].saturating_sub(before[0]);
+        counts.link_full += drops[1].saturating_sub(before[1]);
         self.shared.show(&self.agent, shown, &counts);
     }
 }

@@ -73,7 +73,7 @@ impl Links {
             // It may end in between.
             match place.filter(|place| self.places[*place].is_some()) {
                 Some(place) => self.pass_on(place, frame),
-                None => self.counts.gone += frame.payloads().max(1),
+                None => self.counts.link_gone += frame.payloads().max(1),
             }
         }
     }
