@@ -285,7 +285,8 @@ impl ControlLoop {
             let row = drains.iter().filter(is_meant).find(|row| it.is(&row.name, row.address));
             let is_named = |(name, _): &&_| drains.is_empty() && !it.retired && *name == it.name;
             let named = drained.iter().find(is_named);
-            let until_ns = row.map(|row| row.until_ns).or(named.map(|(_, until_ns)| *until_ns));
+            let until_ns =
+                row.map(|row| row.until_ns).or_else(|| named.map(|(_, until_ns)| *until_ns));
             let Some(until_ns) = until_ns else { continue };
             it.drained = true;
             self.deadlines.extend(until_ns.map(|until_ns| (id, until_ns)));
