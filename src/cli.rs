@@ -2,60 +2,22 @@
 //! or says in one sentence why not. `exit` turns that into what the terminal and the shell see, the
 //! same way for all commands.
 
-#[macro_use]
-mod left_out;
-
-mod admin;
 #[cfg(feature = "agent")]
 mod agent;
-mod allow;
-mod build;
-mod capture;
-mod check;
-mod cluster;
-mod config_file;
 mod demo;
-mod denied;
-mod deny;
-mod doctor;
-mod drain;
 mod echo;
-mod exit;
-mod files;
 mod first;
-#[cfg(feature = "fleet")]
-mod fleet;
-mod generate;
-mod hist;
-mod keygen;
-mod kick;
-pub mod logging;
-mod moving;
 mod probe;
-mod reload;
 mod run;
-mod sessions;
 mod signal;
 mod size;
-mod status;
-mod support;
-mod token;
 #[cfg(feature = "tokens")]
 mod tokens;
-#[cfg(feature = "top")]
-mod top;
-mod trace;
-mod undrain;
-mod upgrade;
 
 #[cfg(not(feature = "agent"))]
 left_out!(agent);
-#[cfg(not(feature = "fleet"))]
-left_out!(fleet);
 #[cfg(not(feature = "tokens"))]
 left_out!(tokens);
-#[cfg(not(feature = "top"))]
-left_out!(top);
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -63,12 +25,15 @@ use std::sync::LazyLock;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-pub use exit::Failure;
+#[cfg(not(all(feature = "agent", feature = "tokens")))]
+use ringgate_commands::left_out;
+pub use ringgate_commands::{Failure, logging};
+use ringgate_commands::{admin, config_file, doctor, exit, files, token};
 use ringgate_report::text::Append as _;
 
 /// A gateway in front of fleets of game servers.
 #[derive(Debug, Parser)]
-#[command(version, long_version = build::LONG_VERSION.as_str(), help_template = HELP.as_str())]
+#[command(version, long_version = ringgate_commands::LONG_VERSION.as_str(), help_template = HELP.as_str())]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -77,42 +42,14 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Agent(agent::Args),
-    #[command(alias = "unban")]
-    Allow(allow::Args),
-    Capture(capture::Args),
-    #[command(alias = "validate")]
-    Check(check::Args),
-    Cluster(cluster::Args),
     Demo(demo::Args),
-    Denied(denied::Args),
-    #[command(alias = "ban")]
-    Deny(deny::Args),
-    Doctor(doctor::Args),
-    #[command(alias = "stop")]
-    Drain(drain::Args),
     Echo(echo::Args),
-    Fleet(Box<fleet::Args>),
-    Generate(generate::Args),
-    Hist(hist::Args),
-    Keygen(keygen::Args),
-    Kick(kick::Args),
-    Move(moving::Args),
     Probe(Box<probe::Args>),
-    Reload(reload::Args),
     Run(run::Args),
-    Sessions(sessions::Args),
     Size(size::Args),
-    Status(status::Args),
-    Support(support::Args),
-    Token(token::Args),
     Tokens(tokens::Args),
-    Top(top::Args),
-    Trace(trace::Args),
-    Undrain(undrain::Args),
-    Upgrade(upgrade::Args),
-    /// Print version, commit and kind of build
-    #[command(hide = true)]
-    Version,
+    #[command(flatten)]
+    Other(ringgate_commands::Command),
 }
 
 /// Commands by what they are for, for those who look for one.
@@ -150,36 +87,13 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     let result = match Cli::try_parse_from(args) {
         Ok(Cli { command }) => match command {
             Command::Agent(args) => agent::run(&args),
-            Command::Allow(args) => allow::run(&args),
-            Command::Capture(args) => capture::run(&args),
-            Command::Check(args) => check::run(&args),
-            Command::Cluster(args) => cluster::run(&args),
             Command::Demo(args) => demo::run(&args),
-            Command::Denied(args) => denied::run(&args),
-            Command::Deny(args) => deny::run(&args),
-            Command::Doctor(args) => doctor::run(&args),
-            Command::Drain(args) => drain::run(&args),
             Command::Echo(args) => echo::run(&args),
-            Command::Fleet(args) => fleet::run(&args),
-            Command::Generate(args) => generate::run(&args, Cli::command()),
-            Command::Hist(args) => hist::run(&args),
-            Command::Keygen(args) => keygen::run(&args),
-            Command::Kick(args) => kick::run(&args),
-            Command::Move(args) => moving::run(&args),
             Command::Probe(args) => probe::run(&args),
-            Command::Reload(args) => reload::run(&args),
             Command::Run(args) => run::run(&args),
-            Command::Sessions(args) => sessions::run(&args),
             Command::Size(args) => size::run(&args),
-            Command::Status(args) => status::run(&args),
-            Command::Support(args) => support::run(&args),
-            Command::Token(args) => token::run(&args),
             Command::Tokens(args) => tokens::run(&args),
-            Command::Top(args) => top::run(&args),
-            Command::Trace(args) => trace::run(&args),
-            Command::Undrain(args) => undrain::run(&args),
-            Command::Upgrade(args) => upgrade::run(&args),
-            Command::Version => exit::print(&format!("ringgate {}\n", *build::LONG_VERSION)),
+            Command::Other(command) => command.run(Cli::command),
         },
         Err(error) => Err(Failure::from(error)),
     };

@@ -17,9 +17,10 @@
 )]
 
 pub mod cli;
-pub mod config;
 pub mod control;
 #[cfg(feature = "agent")]
 pub mod hosting;
 #[cfg(feature = "fleet")]
 pub mod membership;
+
+pub use ringgate_config as config;

@@ -12,11 +12,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::admin::RUN_DIR_DEFAULT;
-use super::config_file::{ConfigFile, GATEWAY};
-use super::logging::{self, LogArgs};
+use super::config_file::GATEWAY;
+use super::logging;
 use super::{Failure, exit, first};
 use crate::config::Config;
 use crate::control::{Control, Joining, Settings, plan};
+pub(super) use ringgate_commands::run::Args;
 use ringgate_gate::Setup;
 use ringgate_io::{StartError, socket};
 use ringgate_link::announce::ANNOUNCE_SOCKET;
@@ -33,22 +34,6 @@ use ringgate_process::privileges::Privileges;
 use ringgate_report::text::Append as _;
 use ringgate_worker::{CardShown, Fleet, Kept, Plan, Ports, START_RIGHTS};
 use successor::Successor;
-
-/// Runs the gateway until SIGTERM, which drains it.
-#[derive(Debug, clap::Args)]
-pub(super) struct Args {
-    #[command(flatten)]
-    pub(super) config: ConfigFile,
-    /// Take over from the gateway that runs with this config, with its sockets and
-    /// its players; where none runs, start as ever
-    #[arg(long)]
-    take_over: bool,
-    /// The gateway has started this process itself, and talks to it here
-    #[arg(long, hide = true, requires = "take_over")]
-    predecessor_on_stdin: bool,
-    #[command(flatten)]
-    log: LogArgs,
-}
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let file = args.config.or(GATEWAY);

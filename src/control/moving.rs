@@ -13,6 +13,7 @@ use serde_json::json;
 use super::http::{AdminState, Command};
 use super::sessions;
 use crate::config::Config;
+use ringgate_core::limits::OFFERS_MAX;
 use ringgate_fleet::values::question::{self, MOVE_TRIES};
 use ringgate_gate::{
     BackendId, MOVE_MS, MOVE_MS_MAX, MOVE_REFUSALS, MoveOrder, MoveRefusal, SessionId, SessionInfo,
@@ -256,9 +257,6 @@ const fn may_be_tried_again(why: MoveRefusal) -> bool {
     use MoveRefusal as R;
     matches!(why, R::Closed | R::Denied | R::Full | R::NotLinked | R::Offers | R::Time)
 }
-
-/// Players whom a backend is offered at a time: some are left for its own game.
-pub const OFFERS_MAX: usize = 48;
 
 /// Whoever asks a fleet waits by what a fleet says of moves.
 const _: () = assert!(question::MOVE_MS == MOVE_MS && question::MOVE_MS_MAX == MOVE_MS_MAX);

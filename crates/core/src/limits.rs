@@ -59,6 +59,9 @@ pub const SESSIONS_MAX: usize = 10_000_000;
 /// Addresses that one listener may bind.
 pub const BINDS_MAX: usize = 256;
 
+/// Players whom one backend is offered at a time to be moved: some are left for its own game.
+pub const OFFERS_MAX: usize = 48;
+
 const _: () = assert!(SESSIONS_MAX < 0x00fe_ffff);
 const _: () = assert!(DATAGRAM_BYTES_MAX == 1225);
 const _: () =

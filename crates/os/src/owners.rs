@@ -1,8 +1,11 @@
 //! Which process holds a socket, as `/proc` tells: exactly for root, and for others as far as they
 //! may look.
 
-use std::fs;
+use std::net::SocketAddr;
 use std::path::Path;
+use std::{fmt, fs};
+
+use crate::diag::{SocketTable, Transport};
 
 /// A process that lives.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,6 +125,60 @@ pub fn is_stopped(pid: u32) -> bool {
 fn state_of(pid: u32) -> Option<char> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next())
+}
+
+/// Who is at an address that we want.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// A process.
+    Process(Process),
+    /// Another socket of ours.
+    Ourselves,
+    /// A socket that no process holds which could be looked into.
+    Unknown {
+        /// Who made it, where the kernel has said.
+        uid: Option<u32>,
+        /// Every process could be looked into, so its owner has ended or is in another container.
+        all_seen: bool,
+    },
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Process(Process { pid, name }) => write!(f, "process {pid} ({name}) holds it"),
+            Self::Ourselves => f.write_str("this process holds it"),
+            Self::Unknown { uid: Some(uid), .. } => {
+                write!(f, "a process of user {uid} holds it that cannot be seen from here")
+            }
+            Self::Unknown { uid: None, .. } => {
+                f.write_str("a process holds it that cannot be seen from here")
+            }
+        }
+    }
+}
+
+/// Who is at an address: a process if there is one, else whatever else is there. Only looks.
+pub fn holder(transport: Transport, address: SocketAddr) -> Option<Holder> {
+    let bound = SocketTable::open().and_then(|mut table| table.bound(transport, address.port()));
+    let Ok(bound) = bound else {
+        return Some(Holder::Unknown { uid: None, all_seen: false });
+    };
+    let mut holders: Vec<_> = bound
+        .iter()
+        .filter(|bound| bound.overlaps(address))
+        .map(|bound| match owner_of(bound.inode) {
+            Owner::Process(process) => Holder::Process(process),
+            Owner::Ourselves => Holder::Ourselves,
+            Owner::Unknown { all_seen } => Holder::Unknown { uid: Some(bound.uid), all_seen },
+        })
+        .collect();
+    holders.sort_by_key(|holder| match holder {
+        Holder::Process(_) => 0,
+        Holder::Unknown { .. } => 1,
+        Holder::Ourselves => 2,
+    });
+    holders.into_iter().next()
 }
 
 #[cfg(test)]

@@ -47,7 +47,7 @@ pub use heir::{Arriving, Heir, Inheritance, Sockets};
 pub use kept::{Kept, name_of};
 pub use mailbox::{MailboxFull, Post};
 pub use opened::{NotOpened, Opened, Wanted};
-pub use ports::{Holder, Ports, holder};
+pub use ports::Ports;
 pub use report::{Published, Report};
 pub use ringgate_gate::body::Stage;
 pub use spreading::AwakeWorkers;

@@ -12,12 +12,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use super::FleetCard;
-use super::ports::{Holder, Taken, open_alone};
+use super::ports::{Taken, open_alone};
 use ringgate_core::limits::WORKERS_MAX;
 use ringgate_gate::{Listener, ListenerId};
 use ringgate_io::socket::{self, UdpOptions, UdpSocket};
 use ringgate_io::{CardChoice, StartError};
 use ringgate_os::clock::{self, Clock};
+use ringgate_os::owners::Holder;
 
 /// A listener that is to be opened.
 #[derive(Clone, Copy, Debug)]

@@ -11,7 +11,6 @@
 //! A process that was killed while it used io_uring leaves sockets behind for some tens of
 //! milliseconds, in which the kernel takes its ring apart. Those have no owner, and are waited for.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -21,8 +20,8 @@ use ringgate_gate::ListenerId;
 use ringgate_io::StartError;
 use ringgate_io::socket::{self, UdpSocket};
 use ringgate_os::clock::{self, Clock};
-use ringgate_os::diag::{SocketTable, Transport};
-use ringgate_os::owners::{self, Owner, Process};
+use ringgate_os::diag::Transport;
+use ringgate_os::owners::{Holder, holder, living};
 
 /// Addresses that this process alone holds.
 #[derive(Debug)]
@@ -31,37 +30,6 @@ pub struct Ports {
     pub(super) players: Vec<Vec<UdpSocket>>,
     /// More of them, for other workers.
     pub(super) kept: Kept,
-}
-
-/// Who is at an address that we want.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Holder {
-    /// A process.
-    Process(Process),
-    /// Another socket of ours.
-    Ourselves,
-    /// A socket that no process holds which could be looked into.
-    Unknown {
-        /// Who made it, where the kernel has said.
-        uid: Option<u32>,
-        /// Every process could be looked into, so its owner has ended or is in another container.
-        all_seen: bool,
-    },
-}
-
-impl fmt::Display for Holder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Process(Process { pid, name }) => write!(f, "process {pid} ({name}) holds it"),
-            Self::Ourselves => f.write_str("this process holds it"),
-            Self::Unknown { uid: Some(uid), .. } => {
-                write!(f, "a process of user {uid} holds it that cannot be seen from here")
-            }
-            Self::Unknown { uid: None, .. } => {
-                f.write_str("a process holds it that cannot be seen from here")
-            }
-        }
-    }
 }
 
 impl Ports {
@@ -201,35 +169,12 @@ fn refuse_operator(address: SocketAddr) -> Result<(), Box<Taken>> {
 /// Whether somebody listens for game processes where we want to.
 fn refuse_neighbour(path: &Path) -> Result<(), Box<Taken>> {
     let Some(peer) = socket::listening_at(path) else { return Ok(()) };
-    let process = u32::try_from(peer.pid).ok().filter(|pid| *pid > 0).and_then(owners::living);
+    let process = u32::try_from(peer.pid).ok().filter(|pid| *pid > 0).and_then(living);
     let all_seen = peer.pid > 0;
     let unknown = Holder::Unknown { uid: Some(peer.uid), all_seen };
     let holder = Some(process.map_or(unknown, Holder::Process));
     let why = StartError::neighbour(path);
     Err(Box::new(Taken { why, holder, advice: ADVICE }))
-}
-
-/// Who is at an address: a process if there is one, else whatever else is there. Only looks.
-pub fn holder(transport: Transport, address: SocketAddr) -> Option<Holder> {
-    let bound = SocketTable::open().and_then(|mut table| table.bound(transport, address.port()));
-    let Ok(bound) = bound else {
-        return Some(Holder::Unknown { uid: None, all_seen: false });
-    };
-    let mut holders: Vec<_> = bound
-        .iter()
-        .filter(|bound| bound.overlaps(address))
-        .map(|bound| match owners::owner_of(bound.inode) {
-            Owner::Process(process) => Holder::Process(process),
-            Owner::Ourselves => Holder::Ourselves,
-            Owner::Unknown { all_seen } => Holder::Unknown { uid: Some(bound.uid), all_seen },
-        })
-        .collect();
-    holders.sort_by_key(|holder| match holder {
-        Holder::Process(_) => 0,
-        Holder::Unknown { .. } => 1,
-        Holder::Ourselves => 2,
-    });
-    holders.into_iter().next()
 }
 
 const ADVICE: &str = "a second gateway would take its players; stop that one, or use other addresses and another run_dir";

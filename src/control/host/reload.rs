@@ -177,29 +177,3 @@ fn backend_changes(
     let new = after.backends.iter().filter(|it| is_new(&it.name));
     changes.extend(new.map(|it| format!("backend {} added", it.name)));
 }
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::*;
-    use crate::config::changes_of_host;
-
-    #[test]
-    fn the_handbook_says_of_an_agents_fields_what_it_takes_to_change_them() {
-        let text = include_str!("../../../docs/start/two-hosts.md");
-        for table in ["agent", "admin"] {
-            let start = format!("| in `[{table}]` |");
-            let row = text.lines().find_map(|line| line.strip_prefix(&start)).expect("a row");
-            let (with_reload, without) = row.split_once('|').expect("two columns");
-            let names = |column: &'static str| column.split('`').skip(1).step_by(2);
-            let all = changes_of_host(table);
-            let (live, others): (Vec<_>, Vec<_>) =
-                all.partition(|(_, changes)| *changes != Changes::Restart);
-            let [live, others] =
-                [live, others].map(|it| it.into_iter().map(|(name, _)| name).collect());
-            assert_eq!(names(with_reload).collect::<BTreeSet<_>>(), live, "{table}");
-            assert_eq!(names(without).collect::<BTreeSet<_>>(), others, "{table}");
-        }
-    }
-}
