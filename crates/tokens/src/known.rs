@@ -392,11 +392,12 @@ impl KnownFleet {
 }
 
 /// Whether a gateway knows that a backend takes players. One that says nothing for long has no
-/// other word for it, unless it holds the news back.
+/// other word for it, unless it holds the news back; one that holds another history back says
+/// nothing of this one.
 fn has_heard(gateway: &Gateway, opening: Option<&Opening>, now_ms: u64) -> bool {
     let (Some(opening), Some(heard)) = (opening, gateway.heard) else { return true };
     let is_old = now_ms >= opening.heard_ms.saturating_add(HEARD_WITHIN_MS);
-    heard >= opening.revision || (is_old && gateway.doubt == 0)
+    (heard >= opening.revision && gateway.tells_of_this_history()) || (is_old && gateway.doubt == 0)
 }
 
 /// Reads a value that may be gone.

@@ -7,7 +7,6 @@ use std::time::Duration;
 use ringgate_fleet::etcd::kv::Range;
 use ringgate_fleet::etcd::{Client, Error};
 use ringgate_fleet::keyspace::{Keyspace, Name, Place};
-use ringgate_fleet::mirror::face::HELD_ALL;
 use ringgate_fleet::values::{Gateway, Stored};
 use ringgate_os::utc;
 
@@ -84,9 +83,7 @@ pub(super) async fn gateways(
 /// The gateways that do not deny by this revision yet, and why where that is known; empty where
 /// all do.
 pub(super) fn names_of_late(gateways: &BTreeMap<Name, Gateway>, revision: i64) -> String {
-    // Who holds another history back tells revisions of the one that it has known.
-    let is_of_this = |it: &Gateway| !it.held.iter().any(|class| class == HELD_ALL);
-    let denied = |it: &Gateway| it.denied.filter(|_| is_of_this(it));
+    let denied = |it: &Gateway| it.denied.filter(|_| it.tells_of_this_history());
     let of = |(name, gateway): (&Name, &Gateway)| match denied(gateway) {
         Some(denied) if denied >= revision => None,
         None if gateway.doubt == 0 => Some(format!("{name} (a release that does not tell)")),

@@ -8,6 +8,7 @@ use super::{
     Backend, LIST_MAX, Reach, Refused, Stored, check, check_held, check_name, check_text, is_zero,
 };
 use crate::keyspace::Name;
+use crate::mirror::face::HELD_ALL;
 
 /// A gateway, under its lease.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -120,6 +121,12 @@ pub struct Listener {
 }
 
 impl Gateway {
+    /// Whether the revisions that it tells are of the history at hand: who holds another one back
+    /// tells those of the history that it has known.
+    pub fn tells_of_this_history(&self) -> bool {
+        !self.held.iter().any(|class| class == HELD_ALL)
+    }
+
     /// Where an agent of this name connects.
     pub fn entrance(&self, agent: &str) -> Option<&str> {
         let of = |name: &str| self.agents.iter().find(|it| it.name == name);

@@ -461,6 +461,11 @@ fn nobody_is_sent_through_a_gateway_that_has_not_heard_of_the_backend() {
     put_gateway(&mut store, 15, |_| {});
     office.mirror(&store);
     assert_eq!(asks(&mut office, &mut store, later), None);
+
+    // What it has heard of another history is nothing of this one.
+    put_gateway(&mut store, 1_000, |it| (it.doubt, it.held) = (3, vec!["all".to_owned()]));
+    office.mirror(&store);
+    assert_eq!(asks(&mut office, &mut store, later), none);
 }
 
 #[test]
