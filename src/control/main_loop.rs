@@ -24,10 +24,10 @@ use super::listeners::Listeners;
 use super::membership::{Known, Membership};
 use super::moving;
 use super::reload::{self, Next};
-use super::view::View;
+use super::view::{View, is_up};
 use super::{End, Inherited, health};
 use crate::config::Config;
-use ringgate_gate::{BackendId, IdVec, ListenerId, Mail, Setup};
+use ringgate_gate::{BackendId, IdVec, LinkKind, ListenerId, Mail, Setup};
 use ringgate_os::stored::Store;
 use ringgate_os::{hold_point, wiping};
 use ringgate_process::handover::{Channel, Program};
@@ -398,11 +398,19 @@ impl ControlLoop {
     }
 
     /// Whether nothing knows a retired backend's number any more: every worker has retired it, so
-    /// nobody is sent there, and its last player has left since.
+    /// nobody is sent there, and its last player has left since. In a cluster sessions of other
+    /// members may come there for as long as a worker is linked to it.
     pub(super) fn is_free(&self, backend: BackendId) -> bool {
         let since = self.retired_since.get(backend).copied().flatten();
         since.is_some_and(|revision| self.view.has_adopted(revision))
             && self.view.players(backend) == 0
+            && !(self.config.cluster.is_some() && self.has_bundle(backend))
+    }
+
+    /// Whether a worker is linked to a game process that sends it records.
+    fn has_bundle(&self, backend: BackendId) -> bool {
+        let is_linked = || self.view.published().iter().any(|it| is_up(&it.report(), backend));
+        matches!(self.setup.backends[backend].link, LinkKind::Bundle { .. }) && is_linked()
     }
 
     /// Notes with which setup backends were retired.

@@ -91,10 +91,12 @@ pub(crate) trait Taking: Clustering {
         if record.proof.client_id().is_some_and(|it| setup.denied.holds_client(it)) {
             return Err(TakeoverRefusal::Denied);
         }
-        let mut named = setup.backends.pairs().filter(|(_, it)| it.name == record.backend);
-        let backend = named.find(|(_, it)| !it.retired).map(|(backend, _)| backend);
-        let backend = backend.ok_or(TakeoverRefusal::BackendUnknown)?;
-        Self::arbiter_of(turn.common, backend).ok_or(TakeoverRefusal::LinkDown)?;
+        // Also one whose registration is away: its session is no newcomer.
+        let named = setup.backends.pairs().filter(|(_, it)| it.name == record.backend);
+        let mut named = named.map(|(backend, _)| backend).peekable();
+        named.peek().ok_or(TakeoverRefusal::BackendUnknown)?;
+        let backend = named.find(|it| Self::arbiter_of(turn.common, *it).is_some());
+        let backend = backend.ok_or(TakeoverRefusal::LinkDown)?;
         let incarnation = standbys.incarnation().ok_or(TakeoverRefusal::LinkDown)?;
         let under_way = &mut self.clusters_mut().takeovers.under_way;
         if under_way.len() >= UNDER_WAY_MAX {

@@ -11,7 +11,7 @@ use crate::handover::Sink;
 use crate::handover::behind::Behind;
 use crate::ids::{BackendId, BindId, ListenerId, MemberId};
 use crate::mail::{Mail, Offered};
-use crate::setup::Setup;
+use crate::setup::{Backend, Setup};
 use crate::shared::claims::Claims;
 use crate::shared::fleet_players::FleetPlayers;
 use crate::shared::standbys::tests::record;
@@ -123,6 +123,14 @@ impl Scene {
         let now_ns = self.pair.rig(B).now.mono_ns;
         self.pair.standbys(B).set_gone(OTHER[B], now_ns);
         self.pair.whereabouts(B).forget(OTHER[B]);
+    }
+
+    /// The backend of a gateway is another one from now on.
+    fn change_backend(&mut self, at: usize, change: impl FnOnce(&mut Backend)) {
+        let setup = self.pair.rig(at).host.gate().setup().clone();
+        let mut setup = Setup { revision: setup.revision + 1, ..setup };
+        change(&mut setup.backends[BackendId(0)]);
+        self.pair.rig(at).mail(Mail::Setup(Arc::new(setup)));
     }
 
     /// A third process takes the session of the first. Returns which that is.
@@ -370,6 +378,20 @@ fn a_session_whose_gateway_is_gone_goes_on_at_its_standby() {
 /// Somebody else has got the player's address, by the look of it, and logs in while the arbiter is
 /// asked.
 #[test]
+fn a_session_goes_on_while_its_backends_registration_is_away() {
+    let mut scene = Scene::new();
+    let _stay = scene.pair.stay();
+    scene.stand();
+    scene.kill();
+    scene.change_backend(B, |it| it.retired = true);
+    scene.pair.rig(B).turn();
+    scene.at(B, 6, b"six");
+    assert_eq!((scene.pair.rig(B).sessions(), scene.refused()), (1, vec![]));
+    scene.at(B, 7, b"seven");
+    assert_eq!(scene.agent.handed.last(), Some(&b"seven".to_vec()));
+}
+
+#[test]
 fn who_logs_in_from_the_address_of_a_session_that_goes_on_comes_in_when_that_is_over() {
     let mut scene = Scene::new();
     let _stay = scene.pair.stay();
@@ -546,10 +568,7 @@ fn what_stands_in_the_way_of_a_session_is_named() {
             deny(scene.pair.rig(B), &denied(&[], &[1]));
         }),
         ("backend_unknown", |scene| {
-            let setup = scene.pair.rig(B).host.gate().setup().clone();
-            let mut setup = Setup { revision: setup.revision + 1, ..setup };
-            setup.backends[BackendId(0)].retired = true;
-            scene.pair.rig(B).mail(crate::mail::Mail::Setup(Arc::new(setup)));
+            scene.change_backend(B, |it| it.name = "another".to_owned());
         }),
         ("link_down", |scene| {
             for (_, lane) in scene.agent.lose(B) {
