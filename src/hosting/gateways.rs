@@ -92,6 +92,13 @@ impl Gateways {
     pub(super) fn choose(&mut self, is_up: impl Fn(&Gateway) -> bool) {
         let Self { known, chosen, regions, .. } = self;
         let candidate = |name: &str| known.get(name)?.candidate(regions);
+        // One whose place is registered under another name now is called that.
+        let called = |(name, at): (String, Gateway)| {
+            let is_there = |it: &(&String, &Known)| it.1.candidate(regions) == Some(&at);
+            let other = known.iter().find(is_there).filter(|_| !known.contains_key(&name));
+            (other.map_or(name, |(other, _)| other.clone()), at)
+        };
+        *chosen = std::mem::take(chosen).into_iter().map(called).collect();
         chosen.retain(|name, at| match candidate(name) {
             Some(entrance) => {
                 // Where it is connected, another word for its address is no reason to begin anew.
@@ -140,7 +147,7 @@ impl Gateways {
     /// What the fleet calls the gateway at an address.
     pub(super) fn name_of(&self, address: &str) -> Option<&str> {
         let known = self.known.iter().filter_map(|(name, it)| Some((name, it.entrance.as_ref()?)));
-        let mut all = self.chosen.iter().chain(known);
+        let mut all = known.chain(&self.chosen);
         all.find(|(_, at)| at.to_string() == address).map(|(name, _)| name.as_str())
     }
 
@@ -230,6 +237,22 @@ mod tests {
         assert_eq!(wanted(&mut gateways)[0], "a.example:9", "it has moved");
         gone(&mut gateways, "d");
         assert_eq!(wanted(&mut gateways), ["a.example:9"]);
+    }
+
+    #[test]
+    fn a_gateway_that_an_upgrade_has_given_another_name_is_called_that() {
+        for region in ["eu", "us"] {
+            let mut gateways = Gateways::new(&settings(1));
+            put(&mut gateways, "a", &gateway("eu", &any("a.example:1")));
+            assert_eq!(wanted(&mut gateways), ["a.example:1"]);
+            gone(&mut gateways, "a");
+            put(&mut gateways, "b", &gateway(region, &any("a.example:1")));
+            put(&mut gateways, "c", &gateway("us", &any("c.example:1")));
+            gateways.choose(|at| at.to_string() == "a.example:1");
+            assert_eq!(gateways.name_of("a.example:1"), Some("b"), "{region}");
+            assert_eq!(gateways.wanted().len(), 2, "its trunk stays");
+            assert_eq!(gateways.chosen().contains_key("a"), region == "us");
+        }
     }
 
     #[test]
