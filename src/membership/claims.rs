@@ -151,9 +151,9 @@ impl Claimer {
         let mut failed = 0;
         let mut asking = JoinSet::new();
         for question in questions {
-            // Nobody can use it any more.
+            // Nobody can use it any more, and etcd has said nothing.
             if question.expire_s <= now_s {
-                self.tokens.answer(&question.mac, Whose::Others);
+                self.tokens.lose(&question.mac);
                 continue;
             }
             // Where one had no answer, the others are not made to wait for theirs.

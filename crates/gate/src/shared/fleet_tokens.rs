@@ -162,7 +162,8 @@ impl FleetTokens {
         }
     }
 
-    /// Another gateway has one of this one's in a history that has forgotten that.
+    /// One is of no use here, by no answer: it is over, or another gateway has it in a history that
+    /// has forgotten that it was this one's.
     pub fn lose(&self, mac: &[u8; 16]) {
         if let Some(known) = lock(&self.inner).known.get_mut(mac) {
             known.whose = Some(Whose::Others);
