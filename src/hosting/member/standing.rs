@@ -11,6 +11,7 @@ use ringgate_fleet::mirror::{Change, Machine};
 use ringgate_fleet::values::{self, State, Stored};
 use ringgate_link::announce::{Announced, Announcement, Standing, State as Said};
 use ringgate_trunk::agent::ARBITRATED;
+use ringgate_trunk::agent::options::Gateway;
 use ringgate_trunk::agent::rolls::Used;
 use ringgate_trunk::agent::view::{State as TrunkState, View};
 
@@ -126,8 +127,7 @@ impl Part {
         let Seat { state, role: shared } = &mut *seat;
         shared.gateways.choose(|at| up.contains(at.to_string().as_str()));
         let mut wanted = shared.gateways.wanted();
-        let is_certain = state.status.is_current();
-        self.awaited = wanted.iter().filter(|_| is_certain).map(ToString::to_string).collect();
+        self.awaited = awaited(&state.status, &wanted);
         shared.status.known = shared.gateways.counts();
         shared.status.gateways = shared.gateways.names();
         if !self.is_told(&state.status, &shared.status.gateways) {
@@ -203,6 +203,13 @@ pub(in crate::hosting) fn guests(
     book.names().filter(move |name| !is_own(name)).map(|name| (name, book.owner(name)))
 }
 
+/// The gateways of whose players the agent has to know, among those that it is to connect to; none
+/// while there may be others. What is held back is obeyed by no time: then it goes by those.
+fn awaited(status: &MemberStatus, wanted: &[Gateway]) -> Vec<String> {
+    let is_certain = status.is_current() || status.doubt() > 0;
+    wanted.iter().filter(|_| is_certain).map(ToString::to_string).collect()
+}
+
 /// The gateways that have let the agent in.
 fn up(view: &View) -> impl Iterator<Item = &ringgate_trunk::agent::view::DeskView> {
     view.gateways.iter().filter(|desk| desk.state == TrunkState::Up)
@@ -273,3 +280,21 @@ impl Role for Hosting {
 const AWAY_MS: u64 = 2_000;
 /// A gateway looks ten times a second at what etcd has told.
 const HEARD_MS: u64 = 300;
+
+#[cfg(test)]
+mod tests {
+    use ringgate_fleet::mirror::{self, Doubt};
+
+    use super::*;
+
+    #[test]
+    fn while_another_history_is_held_back_an_agent_goes_by_the_gateways_that_it_knows() {
+        let wanted = [Gateway::parse("a.example:1").expect("sound")];
+        let away = MemberStatus { away_since_ms: Some(0), ..MemberStatus::default() };
+        assert!(awaited(&away, &wanted).is_empty(), "there may be others");
+        let doubt = Some((3, Doubt::RevisionWentBack { known: 9, told: 8 }));
+        let mirror = mirror::Status { doubt, ..mirror::Status::default() };
+        assert_eq!(awaited(&MemberStatus { mirror, ..away }, &wanted), ["a.example:1"]);
+        assert_eq!(awaited(&MemberStatus::default(), &wanted), ["a.example:1"]);
+    }
+}
