@@ -336,10 +336,11 @@ impl Own<'_> {
         // The same session is in another term where it has gone to another gateway of its cluster,
         // and nobody has logged in. The later term has it, and the arbiter tells the one before.
         let is_same = |other: &PlayerClaim| {
-            news.term > 0 && other.term != news.term && other.since == news.since_s
+            let is_clustered = news.term > 0 && other.term != Some(0);
+            is_clustered && other.term != Some(news.term) && other.since == news.since_s
         };
         let same = others.as_ref().filter(|it| is_same(it)).map(|it| it.term);
-        if same.is_some_and(|term| term > news.term) {
+        if same.flatten().is_some_and(|term| term > news.term) {
             return done(PlayerClaimed::Released);
         }
         let others = others.filter(|_| same.is_none());
@@ -359,7 +360,7 @@ impl Own<'_> {
             instance: self.instance.to_string(),
             session: session.as_u64(),
             since: news.since_s,
-            term: news.term,
+            term: Some(news.term),
         };
         let Ok(value) = claim.encode() else { return done(PlayerClaimed::Ours) };
         let ousts = others.and_then(|other| {
@@ -405,7 +406,7 @@ mod tests {
 
     fn claim(instance: &str, session: u64, since: u64) -> PlayerClaim {
         let (gateway, instance) = ("gate-1".to_owned(), instance.to_owned());
-        PlayerClaim { gateway, instance, session, since, term: 0 }
+        PlayerClaim { gateway, instance, session, since, term: Some(0) }
     }
 
     fn found(claim: &PlayerClaim, lease: i64) -> KeyValue {
@@ -458,22 +459,27 @@ mod tests {
         let in_term = |term| PlayerNews { term, is_told_again: true, ..news(Some(3), NOW_S - 60) };
         let had = |term, since| found(&PlayerClaim { term, ..claim("other", 8, since) }, 4);
         // Of an earlier release the term is not known.
-        for term in [0, 1] {
+        for term in [None, Some(1)] {
             let taken = step(&in_term(2), Some(&had(term, NOW_S - 60)));
             assert!(matches!(taken.write, Write::Put(_)) && taken.ousts.is_none());
             assert_eq!(taken.claimed, PlayerClaimed::Ours);
         }
         // Who has had it claims it again, and does not know.
-        let lost = step(&in_term(1), Some(&had(2, NOW_S - 60)));
+        let lost = step(&in_term(1), Some(&had(Some(2), NOW_S - 60)));
         assert_eq!((lost.write, lost.claimed), (Write::Nothing, PlayerClaimed::Released));
         // Another session of its player is newer or older.
-        for term in [0, 1, 2, 3] {
+        for term in [None, Some(0), Some(1), Some(2), Some(3)] {
             let newer = step(&in_term(2), Some(&had(term, NOW_S - 1)));
             assert_eq!((newer.write, newer.claimed), (Write::Nothing, PlayerClaimed::Theirs));
             assert!(step(&in_term(2), Some(&had(term, NOW_S - 61))).ousts.is_some());
         }
-        let beside = step(&in_term(1), Some(&had(1, NOW_S - 60)));
-        assert_eq!(beside.claimed, PlayerClaimed::Theirs, "two of one second");
+        for term in [0, 1] {
+            let beside = step(&in_term(1), Some(&had(Some(term), NOW_S - 60)));
+            assert_eq!(beside.claimed, PlayerClaimed::Theirs, "two of one second");
+        }
+        let fresh = PlayerNews { term: 1, ..news(Some(3), NOW_S) };
+        let beside = step(&fresh, Some(&had(Some(0), NOW_S)));
+        assert!(beside.ousts.is_some(), "that one is no cluster's");
     }
 
     #[test]

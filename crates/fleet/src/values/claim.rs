@@ -34,9 +34,9 @@ pub struct PlayerClaim {
     #[serde(default)]
     pub since: u64,
     /// In which term of its session that gateway has it: the session may have gone there from
-    /// another gateway of its cluster, and keeps its moment. 0 where it goes to none.
-    #[serde(default)]
-    pub term: u16,
+    /// another gateway of its cluster, and keeps its moment. 0 where it goes to none; `None` where
+    /// it is not told.
+    pub term: Option<u16>,
 }
 
 impl Stored for PlayerClaim {

@@ -118,7 +118,7 @@ fn values_are_read_as_they_were_written() {
     comes_back(&Ban { until: 7, reason: "aimbot".into(), by: String::new() });
     comes_back(&TokenClaim { gateway: "g".into(), instance: "i".into() });
     let (gateway, instance) = ("g".into(), "i".into());
-    comes_back(&PlayerClaim { gateway, instance, session: 7, since: 1, term: 2 });
+    comes_back(&PlayerClaim { gateway, instance, session: 7, since: 1, term: Some(2) });
     comes_back(&Ousted { session: 7, gateway: "g".into() });
     comes_back(&question());
     let text = "{\"sessions\":[]}\n".to_owned();
