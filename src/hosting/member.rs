@@ -219,7 +219,8 @@ struct Part {
 
 impl Part {
     async fn run(mut self, door: Option<Door>, mut orders: mpsc::UnboundedReceiver<Order>) {
-        let names = tokio::spawn(Names::of(self.member.plan(), &self.registry).keep());
+        let names = Names::of(self.member.plan(), &self.registry);
+        let names = tokio::spawn(names.keep(member::rewritten(&self.seat)));
         let mut serving = Serving::new(door, &self.registry);
         // They end when this does.
         let mut questions = self.start_questions();

@@ -33,6 +33,8 @@ struct Written {
     lease: i64,
     grace_s: i64,
     renew_at_ms: u64,
+    /// When etcd's history was last another one.
+    rewritten_at_ms: Option<u64>,
     /// By name: how it stands for whom, and under which lease that was written.
     names: BTreeMap<String, (u32, Hold, i64)>,
 }
@@ -45,15 +47,24 @@ impl Names {
     }
 
     /// Goes on until it is dropped. From now on nobody is told of a name before it was looked at.
-    pub(crate) fn keep(self) -> impl Future<Output = ()> {
+    /// `rewritten` says when another history was last seen.
+    pub(crate) fn keep(
+        self,
+        rewritten: impl Fn() -> Option<u64> + Send,
+    ) -> impl Future<Output = ()> {
         self.registry.book().look_first();
-        self.run()
+        self.run(rewritten)
     }
 
-    async fn run(self) {
+    async fn run(self, rewritten: impl Fn() -> Option<u64> + Send) {
         let (mut written, mut looked_ms) = (Written::default(), 0);
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
+            let rewritten_at_ms = rewritten();
+            if written.rewritten_at_ms != rewritten_at_ms {
+                // What was written, and its lease, may not be there.
+                written = Written { rewritten_at_ms, ..Written::default() };
+            }
             let now_ms = self.plan.now_ms();
             let all = now_ms >= looked_ms + LOOK_AGAIN_MS;
             if all {

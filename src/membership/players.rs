@@ -5,9 +5,9 @@
 //! Workers leave news (`FleetPlayers`) and wait for nothing. Some dozens of players are read in one
 //! transaction and written in another, a few times a second at the most. Claims stand under the
 //! gateway's own lease: when it dies, its players' ids are free. When the lease ends while it
-//! lives, or etcd was away, everybody is claimed again; then the moment decides at which a session
-//! began. A successor claims everybody again, too, and from the barrier on it alone does: the
-//! process before it goes by the same name and hears no more.
+//! lives, or etcd tells another history, everybody is claimed again; then the moment decides at
+//! which a session began. A successor claims everybody again, too, and from the barrier on it alone
+//! does: the process before it goes by the same name and hears no more.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,6 +45,9 @@ pub(super) trait Host: Send {
     /// otherwise.
     fn lease(&self) -> i64;
 
+    /// When another history of etcd was last seen.
+    fn rewritten_at_ms(&self) -> Option<u64>;
+
     /// What was counted since it was told last.
     fn count(&self, counts: PlayerCounts);
 }
@@ -60,6 +63,8 @@ pub(super) struct PlayerClaimer<H> {
     host: H,
     /// Under which claims stand.
     lease: i64,
+    /// When etcd's history was last another one.
+    rewritten_at_ms: Option<u64>,
     /// Under which notes stand, and from when on there has to be another one.
     notes: Option<(i64, Instant)>,
 }
@@ -74,8 +79,18 @@ impl<H: Host> PlayerClaimer<H> {
     ) -> Option<Self> {
         let instance = Name::new(&settings.instance)?;
         let (keyspace, gateway) = (settings.keyspace.clone(), settings.name.clone());
-        let (lease, notes) = (0, None);
-        Some(Self { client, clock, keyspace, players, gateway, instance, host, lease, notes })
+        Some(Self {
+            client,
+            clock,
+            keyspace,
+            players,
+            gateway,
+            instance,
+            host,
+            lease: 0,
+            rewritten_at_ms: None,
+            notes: None,
+        })
     }
 
     /// Goes on with what stands under this lease; 0 for nothing.
@@ -121,16 +136,19 @@ impl<H: Host> PlayerClaimer<H> {
             // We are not registered, or not for certain, or no longer ourselves: it waits.
             return Ok(0);
         }
-        if lease != self.lease {
-            // Whatever stood under another one has ended with it.
+        let history = self.host.rewritten_at_ms();
+        let before = std::mem::replace(&mut self.rewritten_at_ms, history);
+        if lease != self.lease || history != before {
+            // Whatever stood under another lease has ended with it, and another history may have
+            // others at its place.
             self.lease = lease;
             self.players.forget_claims();
         }
         if !self.players.has_news() {
             return Ok(0);
         }
-        let news = self.players.take_news(AT_A_TIME);
-        let told = self.tell_all(&news).await;
+        let mut news = self.players.take_news(AT_A_TIME);
+        let told = self.tell_all(&mut news).await;
         if let Err(why) = &told {
             if why.is_lease_gone() {
                 (self.lease, self.notes) = (0, None);
@@ -142,18 +160,18 @@ impl<H: Host> PlayerClaimer<H> {
         told.map(|()| news.len())
     }
 
-    async fn tell_all(&mut self, news: &[PlayerNews]) -> Result<(), Error> {
+    async fn tell_all(&mut self, news: &mut [PlayerNews]) -> Result<(), Error> {
         let found = self.read(news).await?;
         if !self.speaks() {
-            for it in news {
+            for it in &*news {
                 self.players.settle(it, PlayerClaimed::Unknown);
             }
             return Ok(());
         }
         let now_s = self.clock.unix_s();
         let own = Own { gateway: &self.gateway, instance: &self.instance, lease: self.lease };
-        let steps: Vec<_> =
-            news.iter().zip(found).map(|(it, found)| own.step(it, found.as_ref(), now_s)).collect();
+        let both = news.iter_mut().zip(found);
+        let steps: Vec<_> = both.map(|(it, found)| own.step(it, found.as_ref(), now_s)).collect();
         if self.write(news, &steps).await? {
             return Ok(());
         }
@@ -314,7 +332,8 @@ enum Write {
 }
 
 impl Own<'_> {
-    fn step(&self, news: &PlayerNews, found: Option<&KeyValue>, now_s: u64) -> Step {
+    /// A moment that is not known here is filled in, where etcd knows it.
+    fn step(&self, news: &mut PlayerNews, found: Option<&KeyValue>, now_s: u64) -> Step {
         let seen = found.map_or(0, |kv| kv.mod_revision);
         // What cannot be read is nobody's.
         let known = found.and_then(|kv| PlayerClaim::decode(&kv.value).ok());
@@ -324,12 +343,13 @@ impl Own<'_> {
             let write = if is_ours { Write::Delete } else { Write::Nothing };
             return Step { write, ..done(PlayerClaimed::Released) };
         };
-        // Of a session that a process before this one has begun, etcd knows the moment.
-        let is_it = |known: &PlayerClaim| {
-            let is_since = news.since_s == 0 || known.since == news.since_s;
-            is_ours && known.session == session.as_u64() && is_since
-        };
-        if found.is_some_and(|kv| kv.lease == self.lease) && known.as_ref().is_some_and(is_it) {
+        let of_it = known.as_ref().filter(|it| is_ours && it.session == session.as_u64());
+        if let Some(known) = of_it.filter(|_| news.since_s == 0) {
+            // A process before this one has begun it.
+            news.since_s = known.since;
+        }
+        let is_it = of_it.is_some_and(|known| known.since == news.since_s);
+        if is_it && found.is_some_and(|kv| kv.lease == self.lease) {
             return done(PlayerClaimed::Ours);
         }
         let others = known.filter(|_| !is_ours);
@@ -390,6 +410,10 @@ const LATE_S: u64 = 5;
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
+    use ringgate_fleet::etcd::{Endpoint, Options};
+
     use super::*;
 
     const NOW_S: u64 = 1_000;
@@ -416,7 +440,8 @@ mod tests {
 
     fn step(news: &PlayerNews, found: Option<&KeyValue>) -> Step {
         let (gateway, instance) = (name("gate-1"), name("own"));
-        Own { gateway: &gateway, instance: &instance, lease: 5 }.step(news, found, NOW_S)
+        let own = Own { gateway: &gateway, instance: &instance, lease: 5 };
+        own.step(&mut news.clone(), found, NOW_S)
     }
 
     #[test]
@@ -483,6 +508,36 @@ mod tests {
     }
 
     #[test]
+    fn when_a_session_of_a_process_before_has_begun_etcd_says() {
+        let mut carried = PlayerNews { is_told_again: true, ..news(Some(3), 0) };
+        let (gateway, instance) = (name("gate-1"), name("own"));
+        let own = Own { gateway: &gateway, instance: &instance, lease: 5 };
+        let mut step =
+            |found: &KeyValue| (own.step(&mut carried, Some(found), NOW_S), carried.since_s);
+        let (known, since_s) = step(&found(&claim("own", 3, NOW_S - 60), 5));
+        assert_eq!(
+            (known.write, known.claimed, since_s),
+            (Write::Nothing, PlayerClaimed::Ours, NOW_S - 60)
+        );
+        // In another history its player is where it was before.
+        let (again, _) = step(&found(&claim("other", 8, NOW_S - 61), 4));
+        assert!(again.ousts.is_some() && again.claimed == PlayerClaimed::Ours);
+    }
+
+    /// A gateway whose lease lasts, and whose etcd answers nothing.
+    struct Alone(Arc<Mutex<Option<u64>>>);
+
+    impl Host for Alone {
+        fn lease(&self) -> i64 {
+            5
+        }
+        fn rewritten_at_ms(&self) -> Option<u64> {
+            *self.0.lock().expect("nobody panics")
+        }
+        fn count(&self, _: PlayerCounts) {}
+    }
+
+    #[test]
     fn what_stands_there_already_is_not_written_again_but_under_another_lease() {
         let news = news(Some(3), NOW_S - 60);
         let own = claim("own", 3, NOW_S - 60);
@@ -506,5 +561,32 @@ mod tests {
             KeyValue { value: Bytes::from_static(b"{"), mod_revision: 9, ..KeyValue::default() };
         let step = step(&news(Some(3), NOW_S), Some(&odd));
         assert!(matches!(step.write, Write::Put(_)) && step.ousts.is_none());
+    }
+
+    #[tokio::test]
+    async fn in_another_history_everybody_is_claimed_again() {
+        let endpoint = Endpoint::parse("http://127.0.0.1:1").expect("an endpoint");
+        let client = Client::new(Options::new(vec![endpoint])).expect("sound");
+        let players = Arc::new(FleetPlayers::new(4));
+        let at_ms = Arc::new(Mutex::new(None));
+        let host = Alone(Arc::clone(&at_ms));
+        let mut claimer = PlayerClaimer {
+            client,
+            clock: ringgate_fleet::clocks::of_host(),
+            keyspace: Keyspace::new("/f").expect("a prefix"),
+            players: Arc::clone(&players),
+            gateway: name("gate-1"),
+            instance: name("own"),
+            host,
+            lease: 5,
+            rewritten_at_ms: None,
+            notes: None,
+        };
+        // Of whom etcd knows something that is to be taken back.
+        players.go_on_with_left([FleetPlayer { group: Arc::from("arena"), client_id: 7 }]);
+        assert!(claimer.tell().await.is_err(), "nobody answers");
+        *at_ms.lock().expect("nobody panics") = Some(1);
+        let _ = claimer.tell().await;
+        assert!(players.is_empty(), "what etcd has known is nothing any more");
     }
 }

@@ -17,6 +17,7 @@ use ringgate_fleet::keyspace::Place;
 use ringgate_fleet::lease::{self, Handed, Registration};
 use ringgate_fleet::member::{
     self, CopyAt, Doubted, LAST_WORDS, MemberState, MemberStatus, Plan, Role, Seat, TICK, lock,
+    rewritten,
 };
 use ringgate_fleet::mirror::{Change, Machine, Truth};
 use ringgate_fleet::values;
@@ -407,7 +408,8 @@ impl Part {
         let asked = self.start_asked(member.plan(), asked_ends);
         // A gateway's successor waits for its processes to come again.
         let (_, never) = watch::channel(false);
-        let names = tokio::spawn(Names::of(member.plan(), &self.registry).keep());
+        let names = Names::of(member.plan(), &self.registry);
+        let names = tokio::spawn(names.keep(rewritten(&self.seat)));
         let door = self.shelf.door.take().map(|door| self.registry.serve(door, never));
         let mut ticks = tokio::time::interval(TICK);
         let is_left = loop {
@@ -470,26 +472,19 @@ impl Part {
         let settings = lock(&self.seat).role.settings.clone();
         let around = (plan.client.clone(), Arc::clone(&plan.clock));
         let claimer = Claimer::new(around, &settings, tokens, former);
-        let (trusts, rewritten) = (self.trusts(), self.rewritten());
-        Some(tokio::spawn(claimer?.run(tell, trusts, rewritten)))
+        Some(tokio::spawn(claimer?.run(tell, self.trusts(), rewritten(&self.seat))))
     }
 
     fn start_counter(&self, plan: &Plan, cluster: &str) -> Option<Task<()>> {
         let standbys = Arc::clone(self.shelf.standbys.as_ref()?);
         let counter = Counter::new(plan.client.clone(), &plan.keyspace, cluster, standbys);
-        Some(tokio::spawn(counter?.run(self.trusts(), self.rewritten())))
+        Some(tokio::spawn(counter?.run(self.trusts(), rewritten(&self.seat))))
     }
 
     /// Whether etcd may answer, and whether it may have answered under a header.
     fn trusts(&self) -> impl Fn(Option<&Header>) -> bool + Send + Sync + use<> {
         let seat = Arc::clone(&self.seat);
         move |header| lock(&seat).state.status.trusts(header)
-    }
-
-    /// When another history of etcd was last seen.
-    fn rewritten(&self) -> impl Fn() -> Option<u64> + Send + use<> {
-        let seat = Arc::clone(&self.seat);
-        move || lock(&seat).state.status.mirror.rewritten_at_ms
     }
 
     fn start_players(&self, plan: &Plan, lease: i64, ends: &Arc<AtomicBool>) -> Option<Task<()>> {
@@ -584,6 +579,10 @@ impl Host for PlayerHost {
     fn lease(&self) -> i64 {
         let Seat { state, role } = &*lock(&self.0);
         if role.is_given { 0 } else { state.status.lease }
+    }
+
+    fn rewritten_at_ms(&self) -> Option<u64> {
+        lock(&self.0).state.status.mirror.rewritten_at_ms
     }
 
     fn count(&self, counts: PlayerCounts) {

@@ -13,5 +13,5 @@ mod state;
 pub use copies::{COPY_FILE, Copies, load};
 pub use own::{Doubted, Facts, Own};
 pub use ringgate_core::sync::lock;
-pub use run::{CopyAt, LAST_WORDS, Member, Plan, Role, Seat, TICK};
+pub use run::{CopyAt, LAST_WORDS, Member, Plan, Role, Seat, TICK, rewritten};
 pub use state::{MemberState, MemberStatus};

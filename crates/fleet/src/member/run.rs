@@ -105,6 +105,13 @@ pub struct Seat<R> {
     pub role: R,
 }
 
+/// When another history of etcd than the known one was last seen: what was written is to be written
+/// again then.
+pub fn rewritten<R: Send>(seat: &Arc<Mutex<Seat<R>>>) -> impl Fn() -> Option<u64> + Send + use<R> {
+    let seat = Arc::clone(seat);
+    move || lock(&seat).state.status.mirror.rewritten_at_ms
+}
+
 /// A process in its fleet. Dropped, it leaves its registration to its end.
 pub struct Member<R: Role> {
     plan: Plan,

@@ -174,6 +174,10 @@ impl MemberState {
         }
         let before = std::mem::replace(&mut status.mirror, now.clone());
         tell_doubt(&before, now);
+        if before.rewritten_at_ms != now.rewritten_at_ms {
+            // An older value of each may stand there.
+            self.doubt_all();
+        }
     }
 
     /// Something may have become otherwise with the registration.
@@ -330,5 +334,12 @@ mod tests {
         state.handed.keys.push(OWN.into());
         state.doubt_all();
         assert!(state.in_doubt.len() == 2 && state.in_doubt.first() == Some(&OWN.into()));
+        // So it is where etcd tells another history.
+        state.in_doubt.clear();
+        let rewritten = mirror::Status { rewritten_at_ms: Some(7), ..Default::default() };
+        state.see_mirror(7, &rewritten);
+        assert_eq!(std::mem::take(&mut state.in_doubt).len(), 2);
+        state.see_mirror(8, &rewritten);
+        assert!(state.in_doubt.is_empty());
     }
 }

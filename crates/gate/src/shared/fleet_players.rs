@@ -234,7 +234,12 @@ impl FleetPlayers {
         let mut inner = lock(&self.inner);
         let Some(standing) = inner.players.get_mut(&news.player) else { return };
         match claimed {
-            PlayerClaimed::Ours => standing.known = FleetView::Ours,
+            PlayerClaimed::Ours => {
+                standing.known = FleetView::Ours;
+                if standing.session == news.session {
+                    standing.since_s = news.since_s;
+                }
+            }
             PlayerClaimed::Released => {
                 standing.known = FleetView::Nothing;
                 if standing.session.is_none() {

@@ -41,6 +41,17 @@ fn a_player_is_told_when_it_comes_and_when_it_leaves() {
 }
 
 #[test]
+fn when_a_session_has_begun_is_what_the_fleet_has_said() {
+    let players = FleetPlayers::new(4);
+    players.goes_on((&arena(), 7), session(1), (0, 0));
+    let [it] = &players.take_news(9)[..] else { panic!("one player") };
+    players.settle(&PlayerNews { since_s: 50, ..it.clone() }, PlayerClaimed::Ours);
+    players.forget_claims();
+    let again = PlayerNews { is_told_again: true, ..told(7, Some(session(1)), 50) };
+    assert_eq!(players.take_news(9), [again]);
+}
+
+#[test]
 fn who_comes_and_goes_at_once_is_no_news() {
     let players = FleetPlayers::new(4);
     players.began((&arena(), 7), session(1), (at(50), 0));
