@@ -51,6 +51,7 @@ fn record() -> Record {
             lease: 77,
             former: vec![66],
             keys: vec!["/f/truth/agent/host-7".into(), "/f/truth/backend/arena-9".into()],
+            said: 0,
         },
         leases_lost: 2,
         copies: [3, 4],

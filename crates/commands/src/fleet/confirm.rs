@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use ringgate_fleet::etcd::Client;
+use ringgate_fleet::etcd::kv::Range;
 use ringgate_fleet::etcd::txn::Put;
 use ringgate_fleet::keyspace::Place as Key;
 use ringgate_fleet::values::{Confirmation, Stored};
@@ -96,7 +97,9 @@ async fn write(fleet: &Fleet, client: &Client, survey: &Survey) -> Result<(), Fa
         by: std::env::var("USER").unwrap_or_default(),
     };
     let key = fleet.keyspace.key(&Key::Confirm);
-    let value = fleet.vouch(&key, &word.encode().map_err(Failure::bad_input)?)?;
+    let before = client.range(&Range::one(key.clone())).await.map_err(|why| away(&why))?;
+    let latest = fleet.latest(&before.kvs)?;
+    let value = fleet.vouch(&key, &word.encode().map_err(Failure::bad_input)?, latest)?;
     client.put(&Put { key, value, lease: 0 }).await.map(drop).map_err(|why| away(&why))
 }
 

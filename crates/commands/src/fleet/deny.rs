@@ -9,7 +9,7 @@ use ringgate_fleet::etcd::txn::{Delete, Put};
 use ringgate_fleet::etcd::{Client, Error};
 use ringgate_fleet::keyspace::{IpPrefix, Place};
 use ringgate_fleet::mirror::face::{BAN_BYTES_MAX, BANS_MAX};
-use ringgate_fleet::values::{Ban, Stored, VALUE_BYTES_MAX};
+use ringgate_fleet::values::{Ban, Stored};
 use ringgate_gate::Prefix;
 use ringgate_os::{clock, utc};
 use ringgate_report::text::{Append as _, Table, count};
@@ -116,13 +116,15 @@ pub(super) fn deny(args: &DenyArgs) -> Result<(), Failure> {
     let span = args.lasts.map_or(String::new(), |it| format!(" for {}", utc::span(it.as_secs())));
     let said = format!("{} may not play in this fleet{span}", named(&whom));
     let holders = fleet.ask(async |client| {
+        let (there, bytes, latest) = bans(client, &fleet).await?;
         let mut puts = Vec::new();
         for whom in &whom {
             let key = key(&fleet, *whom)?;
-            let value = fleet.vouch(&key, &value)?;
+            let value = fleet.vouch(&key, &value, latest)?;
             puts.push(Put { key, value, lease: 0 });
         }
-        has_room(client, &fleet, &puts).await?;
+        let more: usize = puts.iter().map(|put| put.key.len() + put.value.len()).sum();
+        room_for(there, puts.len(), bytes + more)?;
         let lease = match args.lasts {
             Some(lasts) => grant(client, lasts).await?,
             None => 0,
@@ -149,23 +151,22 @@ async fn write(client: &Client, put: &Put) -> Result<i64, Error> {
     }
 }
 
-/// More bans than everybody copies would be obeyed by nobody.
-async fn has_room(client: &Client, fleet: &Fleet, puts: &[Put]) -> Result<(), Failure> {
-    let bans = Range::prefix(&fleet.keyspace.bans());
-    let count = Range { count_only: true, ..bans.clone() };
-    let there = client.range(&count).await.map_err(|why| away(&why))?.count;
-    let mut bytes = puts.iter().map(|put| put.key.len() + put.value.len()).sum();
-    let may_be_large = there > (BAN_BYTES_MAX / VALUE_BYTES_MAX) as i64;
-    let mut page = may_be_large.then_some(Range { limit: PAGE_KEYS, ..bans });
+/// How many bans there are, their bytes, and the newest word among them.
+async fn bans(client: &Client, fleet: &Fleet) -> Result<(i64, usize, u64), Failure> {
+    let (mut there, mut bytes, mut latest) = (0, 0, 0);
+    let mut page = Some(Range { limit: PAGE_KEYS, ..Range::prefix(&fleet.keyspace.bans()) });
     while let Some(range) = page {
         let ranged = client.range(&range).await.map_err(|why| away(&why))?;
+        there += ranged.kvs.len() as i64;
         bytes += ranged.kvs.iter().map(|kv| kv.key.len() + kv.value.len()).sum::<usize>();
+        latest = latest.max(fleet.latest(&ranged.kvs)?);
         let last = ranged.kvs.last().filter(|_| ranged.more);
         page = last.map(|last| Range { key: key_after(&last.key), ..range });
     }
-    room_for(there, puts.len(), bytes)
+    Ok((there, bytes, latest))
 }
 
+/// More bans than everybody copies would be obeyed by nobody.
 fn room_for(there: i64, more: usize, bytes: usize) -> Result<(), Failure> {
     if there.saturating_add(more as i64) > BANS_MAX as i64 || bytes > BAN_BYTES_MAX {
         return Err(Failure::failed(format_args!(

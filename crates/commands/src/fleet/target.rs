@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use ringgate_core::secret::Key;
+use ringgate_fleet::etcd::kv::KeyValue;
 use ringgate_fleet::etcd::{Client, Credentials, Endpoint, Error, Options, TlsFiles};
 use ringgate_fleet::keyspace::Keyspace;
 use ringgate_fleet::seal::FleetKey;
@@ -106,11 +107,18 @@ impl Fleet {
     }
 
     /// A value as the fleet's word, which also those obey who doubt what etcd says; as it is where
-    /// the fleet's key is not at hand.
-    pub(super) fn vouch(&self, key: &[u8], value: &Bytes) -> Result<Bytes, Failure> {
+    /// the fleet's key is not at hand. It is newer than `latest`: somebody's clock may be ahead.
+    pub(super) fn vouch(&self, key: &[u8], value: &Bytes, latest: u64) -> Result<Bytes, Failure> {
         let Some(fleet_key) = self.named_key()? else { return Ok(value.clone()) };
-        let counter = clock::unix_ns() / NS_PER_MS;
+        let counter = (clock::unix_ns() / NS_PER_MS).max(latest.saturating_add(1));
         fleet_key.vouch(key, value, counter).map_err(Failure::no_random_numbers)
+    }
+
+    /// The newest of the fleet's words among these; 0 where the fleet's key is not at hand.
+    pub(super) fn latest(&self, kvs: &[KeyValue]) -> Result<u64, Failure> {
+        let Some(fleet_key) = self.named_key()? else { return Ok(0) };
+        let said = kvs.iter().filter_map(|kv| fleet_key.vouched(&kv.key, &kv.value));
+        Ok(said.max().unwrap_or(0))
     }
 
     /// Asks etcd.

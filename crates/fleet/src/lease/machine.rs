@@ -64,6 +64,9 @@ pub struct Handed {
     /// Which keys may stand under it.
     #[serde(with = "in_text")]
     pub keys: Vec<Bytes>,
+    /// The highest counter of what was written as the fleet's word.
+    #[serde(default)]
+    pub said: u64,
 }
 
 /// Keys as text, which ours are.
@@ -118,6 +121,8 @@ pub struct Registration {
     /// etcd takes no writes, because it has no space left.
     lacks_space: bool,
     words: Option<Words>,
+    /// The highest counter of the process before.
+    said: u64,
     farewell: Farewell,
 }
 
@@ -189,6 +194,7 @@ impl Registration {
             last_error: None,
             lacks_space: false,
             words: None,
+            said: 0,
             farewell: Farewell::Said,
         }
     }
@@ -198,6 +204,7 @@ impl Registration {
     pub fn adopt(ttl_s: i64, seed: u64, handed: Handed) -> Self {
         let mut registration = Self::new(ttl_s, seed);
         registration.former = handed.former.into();
+        registration.said = handed.said;
         if handed.lease != 0 {
             let held = Held { id: handed.lease, good_until_ms: 0, renew_at_ms: 0 };
             registration.lease = Some(held);
@@ -217,7 +224,7 @@ impl Registration {
 
     /// Has the fleet's key vouch for what is written from now on, and for the end of it.
     pub fn vouch_with(&mut self, words: Words) {
-        self.words = Some(words);
+        self.words = Some(words.behind(self.said));
         self.farewell = Farewell::Owed;
     }
 
@@ -235,6 +242,7 @@ impl Registration {
             lease: self.lease.map_or(0, |held| held.id),
             former: self.former.iter().copied().collect(),
             keys: keys.map(|(key, _)| key).chain(&self.ended).cloned().collect(),
+            said: self.words.as_ref().map_or(self.said, Words::said),
         }
     }
 
