@@ -241,13 +241,8 @@ impl CStatistics {
 }
 
 /// The channel of that kind and number.
-pub(crate) const fn channel(kind: u32, number: u8) -> Option<Channel> {
-    match kind {
-        1 => Some(Channel::Reliable(number)),
-        2 => Some(Channel::Sequenced(number)),
-        3 => Some(Channel::Unreliable(number)),
-        _ => None,
-    }
+pub(crate) fn channel(kind: u32, number: u8) -> Option<Channel> {
+    Channel::from_bytes([u8::try_from(kind).ok()?, number])
 }
 
 /// The number of a reason.
@@ -286,12 +281,9 @@ pub(crate) fn reason(number: u32) -> Option<Reason> {
     std::iter::once(Reason::Left).chain(all).find(|reason| number_of(*reason) == number)
 }
 
-const fn numbers(channel: Channel) -> (u32, u8) {
-    match channel {
-        Channel::Reliable(number) => (1, number),
-        Channel::Sequenced(number) => (2, number),
-        Channel::Unreliable(number) => (3, number),
-    }
+fn numbers(channel: Channel) -> (u32, u8) {
+    let [kind, number] = channel.to_bytes();
+    (kind.into(), number)
 }
 
 fn address(server: std::net::SocketAddr) -> [c_char; SERVER_BYTES] {

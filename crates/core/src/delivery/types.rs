@@ -17,6 +17,29 @@ pub enum Channel {
     Unreliable(u8),
 }
 
+impl Channel {
+    /// Its kind and its number, as links, hand-overs and C have them.
+    #[inline]
+    pub const fn to_bytes(self) -> [u8; 2] {
+        match self {
+            Self::Reliable(number) => [1, number],
+            Self::Sequenced(number) => [2, number],
+            Self::Unreliable(number) => [3, number],
+        }
+    }
+
+    /// The channel of a kind and a number.
+    #[inline]
+    pub const fn from_bytes([kind, number]: [u8; 2]) -> Option<Self> {
+        match kind {
+            1 => Some(Self::Reliable(number)),
+            2 => Some(Self::Sequenced(number)),
+            3 => Some(Self::Unreliable(number)),
+            _ => None,
+        }
+    }
+}
+
 /// How an end behaves. The other end need not have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -165,21 +188,11 @@ pub enum Refusal {
 
 impl Carry for Channel {
     fn write(&self, out: &mut Writer<'_>) {
-        let (kind, channel): (u8, u8) = match *self {
-            Self::Reliable(channel) => (1, channel),
-            Self::Sequenced(channel) => (2, channel),
-            Self::Unreliable(channel) => (3, channel),
-        };
-        (kind, channel).write(out);
+        self.to_bytes().write(out);
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
-        match <(u8, u8)>::read(from)? {
-            (1, channel) => Ok(Self::Reliable(channel)),
-            (2, channel) => Ok(Self::Sequenced(channel)),
-            (3, channel) => Ok(Self::Unreliable(channel)),
-            _ => Err(Broken::Invalid("kind of a channel")),
-        }
+        Self::from_bytes(Carry::read(from)?).ok_or(Broken::Invalid("kind of a channel"))
     }
 }
 

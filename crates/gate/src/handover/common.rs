@@ -219,11 +219,7 @@ pub(crate) fn take_common(
 
 /// Writes what has come of a message that is not complete.
 fn hand_over_message(at: LinkId, part: &MessagePart<'_>, out: &mut Writer<'_>) {
-    let number = match part.channel {
-        Channel::Reliable(number) | Channel::Sequenced(number) | Channel::Unreliable(number) => {
-            number
-        }
-    };
+    let [_, number] = part.channel.to_bytes();
     at.write(out);
     (part.session.as_u64(), number).write(out);
     part.token.write(out);

@@ -94,17 +94,9 @@ impl Game {
 }
 
 fn channel_of(channel: bundle::Channel) -> Channel {
-    match channel {
-        bundle::Channel::Reliable(number) => Channel::Reliable(number),
-        bundle::Channel::Sequenced(number) => Channel::Sequenced(number),
-        bundle::Channel::Unreliable(number) => Channel::Unreliable(number),
-    }
+    Channel::from_bytes(channel.to_bytes()).expect("both have the same kinds")
 }
 
 fn bundle_channel_of(channel: Channel) -> bundle::Channel {
-    match channel {
-        Channel::Reliable(number) => bundle::Channel::Reliable(number),
-        Channel::Sequenced(number) => bundle::Channel::Sequenced(number),
-        Channel::Unreliable(number) => bundle::Channel::Unreliable(number),
-    }
+    bundle::Channel::from_bytes(channel.to_bytes()).expect("both have the same kinds")
 }

@@ -414,20 +414,12 @@ pub(crate) fn quality(end: &End) -> Quality {
     }
 }
 
-pub(crate) const fn channel_of(channel: bundle::Channel) -> Channel {
-    match channel {
-        bundle::Channel::Reliable(number) => Channel::Reliable(number),
-        bundle::Channel::Sequenced(number) => Channel::Sequenced(number),
-        bundle::Channel::Unreliable(number) => Channel::Unreliable(number),
-    }
+pub(crate) fn channel_of(channel: bundle::Channel) -> Channel {
+    Channel::from_bytes(channel.to_bytes()).expect("both have the same kinds")
 }
 
-const fn bundle_channel_of(channel: Channel) -> bundle::Channel {
-    match channel {
-        Channel::Reliable(number) => bundle::Channel::Reliable(number),
-        Channel::Sequenced(number) => bundle::Channel::Sequenced(number),
-        Channel::Unreliable(number) => bundle::Channel::Unreliable(number),
-    }
+fn bundle_channel_of(channel: Channel) -> bundle::Channel {
+    bundle::Channel::from_bytes(channel.to_bytes()).expect("both have the same kinds")
 }
 
 impl Ended {
