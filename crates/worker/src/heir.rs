@@ -17,7 +17,7 @@ use super::counted::Counted;
 use super::feed::Feed;
 use super::shell::Shell;
 use super::spreading::{self, ByAddress};
-use super::thread::{Parts, Turns, Worker};
+use super::thread::{Parts, Worker};
 use super::{Fleet, Plan, Ready, Start, find_memory, sockets, with_ports};
 use crate::handover::{BackendRow, CardGiven, Facts, Given, LeavingRow, SocketRow};
 use listeners::Found;
@@ -305,7 +305,7 @@ impl Arriving<'_> {
         for (worker, arrived, tally) in made {
             inheritance.sessions += arrived.sessions;
             inheritance.not_carried += arrived.not_carried;
-            ready.workers.push(Box::new(worker) as Box<dyn Turns>);
+            ready.workers.push(Box::new(worker));
             ready.tally.get_or_insert_default().push(tally);
         }
         inheritance.made_us = (clock.now_ns() - began_ns) / 1000;

@@ -58,7 +58,7 @@ use card::Seat;
 use opened::NewSockets;
 use shell::Shell;
 use spreading::{Spreading, Tally};
-use thread::{Parts, Turns, Worker};
+use thread::{Parts, Worker};
 use watch::Watch;
 
 use ringgate_batch::{Driver, SocketId};
@@ -68,7 +68,7 @@ use ringgate_gate::{
     WorkerId, WorkerIndex,
 };
 use ringgate_io::socket::UdpSocket;
-use ringgate_io::{Choice, SocketDriver, StartError};
+use ringgate_io::{AnyDriver, Choice, SocketDriver, StartError};
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::memory;
 use ringgate_trunk::worker::WorkerInbox;
@@ -124,7 +124,7 @@ impl Plan {
 
 /// Workers that have not begun to turn.
 pub struct Ready {
-    workers: Vec<Box<dyn Turns>>,
+    workers: Vec<Box<Worker<AnyDriver>>>,
     /// The sessions that they have brought.
     tally: Option<Tally>,
 }
@@ -133,7 +133,7 @@ pub struct Ready {
 pub struct Fleet {
     threads: Vec<JoinHandle<std::io::Result<()>>>,
     /// Where the threads wait for their workers, until they have them.
-    seats: Vec<Sender<Box<dyn Turns>>>,
+    seats: Vec<Sender<Box<Worker<AnyDriver>>>>,
     has_begun: bool,
     posts: Vec<Post>,
     departures: Option<Departures>,
@@ -183,9 +183,9 @@ impl Fleet {
         let facts = parts.first().map(|it| (it.driver.name(), it.gate.aead().kernel().name()));
         let clock = start.clock;
         let mut fleet = start.fleet(&shells.iter().collect::<Vec<_>>(), facts);
-        let workers = shells.into_iter().zip(parts).map(|(shell, parts)| -> Box<dyn Turns> {
-            Box::new(Worker::new(shell, parts, clock, plan.spin))
-        });
+        let workers = shells.into_iter().zip(parts);
+        let workers =
+            workers.map(|(shell, parts)| Box::new(Worker::new(shell, parts, clock, plan.spin)));
         fleet.set_off(Ready { workers: workers.collect(), tally: None });
         Ok(fleet)
     }
@@ -628,9 +628,9 @@ fn spawn(
     at: usize,
     cores: Option<&[core_affinity::CoreId]>,
     failed: Arc<AtomicBool>,
-) -> (Sender<Box<dyn Turns>>, JoinHandle<std::io::Result<()>>) {
+) -> (Sender<Box<Worker<AnyDriver>>>, JoinHandle<std::io::Result<()>>) {
     let core = cores.filter(|cores| !cores.is_empty()).map(|cores| cores[at % cores.len()]);
-    let (seat, worker) = mpsc::channel::<Box<dyn Turns>>();
+    let (seat, worker) = mpsc::channel::<Box<Worker<AnyDriver>>>();
     let run = move || {
         if let Some(core) = core {
             core_affinity::set_for_current(core);

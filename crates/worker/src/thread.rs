@@ -87,22 +87,15 @@ struct Around {
     stages: Box<Recorder>,
 }
 
-/// A worker with whichever driver, on its thread.
-pub(super) trait Turns: Send {
+impl<D: SocketDriver> Worker<D> {
     /// Tells the worker where the others are, and where datagrams for other members go.
-    fn set_posts(&mut self, posts: Vec<Post>, departures: Option<Departures>);
-
-    /// Runs until it is told to stop, or until the driver fails.
-    fn run(&mut self) -> std::io::Result<()>;
-}
-
-impl<D: SocketDriver> Turns for Worker<D> {
-    fn set_posts(&mut self, posts: Vec<Post>, departures: Option<Departures>) {
+    pub(super) fn set_posts(&mut self, posts: Vec<Post>, departures: Option<Departures>) {
         self.around.posts = posts;
         self.around.departures = departures.map(|it| (it, usize::from(self.index)));
     }
 
-    fn run(&mut self) -> std::io::Result<()> {
+    /// Runs until it is told to stop, or until the driver fails.
+    pub(super) fn run(&mut self) -> std::io::Result<()> {
         // Where that is forbidden, waits take longer than they should.
         let _ = notify::end_waits_on_time();
         self.change_filters();
@@ -128,9 +121,7 @@ impl<D: SocketDriver> Turns for Worker<D> {
         self.leave();
         Ok(())
     }
-}
 
-impl<D: SocketDriver> Worker<D> {
     /// A worker in what was made for it.
     pub(super) fn new(shell: Shell, parts: Parts<D>, clock: clock::Clock, spin: Duration) -> Self {
         let Parts { index, driver, gate, players, counted, seat, buckets } = parts;
