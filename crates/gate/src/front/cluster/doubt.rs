@@ -92,7 +92,7 @@ pub(crate) trait Doubting: Clustering {
             all.filter(|it| self.is_unsure(*it) && self.backend_of(*it) == backend).collect();
         // The arbiter knows nothing of one that it was not told of on this link: it is asked again.
         let epoch = turn.common.links.backends[backend].epoch;
-        let is_new = |index: &Entry<Self::Session>| self.announced(*index) != epoch;
+        let is_new = |index: &Entry<Self::Session>| *self.announced(*index) != epoch;
         let new: Vec<_> = of_it.iter().copied().filter(is_new).collect();
         if !new.is_empty() {
             for index in new {

@@ -38,16 +38,16 @@ pub(crate) trait Clustering: Carried + Sized {
     fn backend_of(&self, index: Entry<Self::Session>) -> BackendId;
 
     /// The epoch of the link to its backend in which that was told of it; 0 before it was.
-    fn announced(&self, index: Entry<Self::Session>) -> u32;
+    fn announced(&mut self, index: Entry<Self::Session>) -> &mut u32;
 
     /// Tells its backend of it, if that was not told on its present link.
     fn announce_again(&mut self, turn: &mut Turn<'_>, index: Entry<Self::Session>);
 
-    /// Its backend counts as not told of it on its present link.
-    fn set_unannounced(&mut self, index: Entry<Self::Session>);
-
     /// Tells its backend of it, though that was told, as what it is called differently now.
-    fn announce_anew(&mut self, turn: &mut Turn<'_>, index: Entry<Self::Session>);
+    fn announce_anew(&mut self, turn: &mut Turn<'_>, index: Entry<Self::Session>) {
+        *self.announced(index) = 0;
+        self.announce_again(turn, index);
+    }
 
     /// Whether another gateway may have it by now: no backend can name it meanwhile.
     fn set_unsure(&mut self, index: Entry<Self::Session>, is_unsure: bool);

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use crate::arrivals::Origin;
 use crate::common::Common;
 use crate::counters::Ended;
+use crate::elsewhere::Elsewhere;
 use crate::front::cluster::clustered;
 use crate::front::cluster::doubt::Doubting;
 use crate::front::cluster::owning::Owning;
@@ -72,6 +73,25 @@ pub(crate) trait Taking: Clustering {
             && let Err(why) = self.begin_takeover(turn, standbys, origin, (record, true))
         {
             standbys.give_up(id, why);
+        }
+    }
+
+    /// A datagram of an address without a session here, and without one whose owner is gone.
+    /// Whether another gateway looks at it.
+    fn send_elsewhere(
+        &mut self,
+        turn: &mut Turn<'_>,
+        origin: &Origin,
+        bytes: &[u8],
+    ) -> Result<bool, DropReason> {
+        if origin.forwarded_by.is_none() {
+            self.take_offered(turn, origin);
+            return turn.common.send_elsewhere(turn.now, origin, bytes);
+        }
+        // Who has forwarded it may not have heard yet where its session has gone.
+        match turn.common.elsewhere(&origin.address) {
+            Some(Elsewhere::Member(_)) => Err(DropReason::UnknownSource),
+            _ => Ok(false),
         }
     }
 
@@ -378,7 +398,8 @@ pub(crate) trait Taking: Clustering {
                 return self.end(turn, index, Ended::Fenced);
             }
             if turn.now.mono_ns < self.clusters().doubt.since_ns + MEMBERS_SAY_NS {
-                return self.set_unannounced(index);
+                *self.announced(index) = 0;
+                return;
             }
         }
         self.leave_cluster(turn.common, index);

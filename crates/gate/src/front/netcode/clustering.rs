@@ -32,16 +32,12 @@ impl Clustering for NetcodeFront {
         self.sessions.at(index).backend
     }
 
-    fn announced(&self, index: Entry<Session>) -> u32 {
-        self.sessions.at(index).announced
+    fn announced(&mut self, index: Entry<Session>) -> &mut u32 {
+        &mut self.sessions.at_mut(index).announced
     }
 
     fn announce_again(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
         self.announce(turn, index);
-    }
-
-    fn set_unannounced(&mut self, index: Entry<Session>) {
-        self.sessions.at_mut(index).announced = 0;
     }
 
     fn announce_anew(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
@@ -49,7 +45,7 @@ impl Clustering for NetcodeFront {
         if self.clusters().get(index).is_some_and(Clustered::begins_alone) {
             self.open_connection(turn, index);
         }
-        self.set_unannounced(index);
+        *self.announced(index) = 0;
         self.announce(turn, index);
     }
 

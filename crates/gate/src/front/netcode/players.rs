@@ -128,10 +128,7 @@ impl Datagrams for NetcodeFront {
                 }
                 Ok(())
             }
-            Err(DropReason::UnknownSource)
-                if !self.sessions.clusters.takeovers.under_way.is_empty()
-                    && self.wait_for_session(turn.common, origin, bytes) =>
-            {
+            Err(DropReason::UnknownSource) if self.wait_for_session(turn.common, origin, bytes) => {
                 Ok(())
             }
             Err(DropReason::UnknownSource)

@@ -42,23 +42,14 @@ impl Clustering for PlainFront {
         self.sessions.at(index).backend
     }
 
-    fn announced(&self, index: Entry<Session>) -> u32 {
-        self.sessions.at(index).announced
+    fn announced(&mut self, index: Entry<Session>) -> &mut u32 {
+        &mut self.sessions.at_mut(index).announced
     }
 
     fn announce_again(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
         if let Some(link) = turn.common.plain_link(self.sessions.at(index).backend) {
             self.announce(turn, index, link);
         }
-    }
-
-    fn set_unannounced(&mut self, index: Entry<Session>) {
-        self.sessions.at_mut(index).announced = 0;
-    }
-
-    fn announce_anew(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
-        self.set_unannounced(index);
-        self.announce_again(turn, index);
     }
 
     fn set_unsure(&mut self, index: Entry<Session>, is_unsure: bool) {

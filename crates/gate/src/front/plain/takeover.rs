@@ -56,10 +56,7 @@ impl PlainFront {
     ) -> Result<bool, DropReason> {
         let claims = Arc::clone(&turn.common.claims);
         let Some(standbys) = claims.standbys() else { return Ok(false) };
-        if !self.sessions.clusters.takeovers.under_way.is_empty()
-            && origin.forwarded_by.is_some()
-            && self.wait_for_session(turn.common, origin, bytes)
-        {
+        if origin.forwarded_by.is_some() && self.wait_for_session(turn.common, origin, bytes) {
             return Ok(true);
         }
         match standbys.find(&origin.address, turn.now.mono_ns) {
@@ -69,20 +66,11 @@ impl PlainFront {
                 let is_refused = why == DropReason::TakeoverRefused;
                 let is_sent =
                     is_refused && turn.common.send_on_from_orphans(turn.now, origin, bytes)?;
-                return if is_sent { Ok(true) } else { Err(why) };
+                if is_sent { Ok(true) } else { Err(why) }
             }
-            Some(Found::Claimed) => return Err(DropReason::TakeoverAwaited),
-            Some(Found::Limited) => return Err(DropReason::TakeoverLimited),
-            None => {}
-        }
-        if origin.forwarded_by.is_none() {
-            self.take_offered(turn, origin);
-            return turn.common.send_elsewhere(turn.now, origin, bytes);
-        }
-        // Who has forwarded it may not have heard yet where its session has gone.
-        match turn.common.elsewhere(&origin.address) {
-            Some(Elsewhere::Member(_)) => Err(DropReason::UnknownSource),
-            _ => Ok(false),
+            Some(Found::Claimed) => Err(DropReason::TakeoverAwaited),
+            Some(Found::Limited) => Err(DropReason::TakeoverLimited),
+            None => self.send_elsewhere(turn, origin, bytes),
         }
     }
 }

@@ -11,7 +11,6 @@ use std::sync::Arc;
 
 use crate::arrivals::Origin;
 use crate::counters::Ended;
-use crate::elsewhere::Elsewhere;
 use crate::front::cluster::taking::Taking;
 use crate::front::rules::Rules;
 use crate::front::unreal::session::Session;
@@ -37,11 +36,7 @@ impl UnrealFront {
         let Some(standbys) = claims.standbys() else {
             return turn.common.send_elsewhere(turn.now, origin, bytes);
         };
-        let is_forwarded = origin.forwarded_by.is_some();
-        if !self.sessions.clusters.takeovers.under_way.is_empty()
-            && is_forwarded
-            && self.wait_for_session(turn.common, origin, bytes)
-        {
+        if origin.forwarded_by.is_some() && self.wait_for_session(turn.common, origin, bytes) {
             return Ok(true);
         }
         // Whoever shakes hands begins a connection of its own.
@@ -62,15 +57,7 @@ impl UnrealFront {
             let is_sent = turn.common.send_on_from_orphans(turn.now, origin, bytes)?;
             return if is_sent { Ok(true) } else { Err(why) };
         }
-        if !is_forwarded {
-            self.take_offered(turn, origin);
-            return turn.common.send_elsewhere(turn.now, origin, bytes);
-        }
-        // Who has forwarded it may not have heard yet where its session has gone.
-        match turn.common.elsewhere(&origin.address) {
-            Some(Elsewhere::Member(_)) => Err(DropReason::UnknownSource),
-            _ => Ok(false),
-        }
+        self.send_elsewhere(turn, origin, bytes)
     }
 
     /// A packet that the session of its address has refused, which has been silent for a while: its
