@@ -2,8 +2,9 @@
 //! closure or to a simulated world.
 //!
 //! It keeps the promises of every driver: a socket that has refused a datagram for want of room
-//! takes nothing more in that flush, and memory that was taken back is not looked at again. Tests of
-//! the gate read this file too.
+//! takes nothing more in that flush, and memory that was taken back is not looked at again.
+//!
+//! Tests of the gate read this file too.
 
 use std::io;
 
