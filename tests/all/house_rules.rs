@@ -95,7 +95,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("src/cli", "batch bots commands config control core fleet gate hold hosting io link membership os process report state tokens trunk::agent worker"),
     ("src/control", "batch cluster config core fleet gate hold hosting io::CardChoice io::CardDrop io::CardMode io::Choice link::announce membership os process report state trunk worker"),
     ("src/hold", ""),
-    ("src/hosting", "config fleet gate::Allowed link::announce membership os process::client process::handover::Part trunk::agent"),
+    ("src/hosting", "config core::shown_by fleet gate::Allowed link::announce membership os process::client process::handover::Part trunk::agent"),
     ("src/main", "ringgate"),
     ("src/membership", "cluster::Incarnation config core fleet gate::Allowed gate::Credentials gate::FleetPlayer gate::FleetPlayers gate::FleetTokens gate::Front gate::Intake gate::PlayerClaimed gate::PlayerNews gate::Prefix gate::SessionId gate::Standbys gate::TokenQuestion gate::Whose link::announce os process::sparing state"),
 ];
