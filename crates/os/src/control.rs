@@ -34,6 +34,7 @@ pub const fn bytes_of(data: usize) -> usize {
     aligned(HEADER_BYTES + data)
 }
 
+#[inline]
 const fn aligned(len: usize) -> usize {
     len.next_multiple_of(align_of::<usize>())
 }
