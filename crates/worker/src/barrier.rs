@@ -177,10 +177,11 @@ impl Fleet {
         Publishers { helms: self.helms.clone(), posts: self.posts.clone() }
     }
 
-    /// Has all workers stand still, with nothing under way: no receive, and no mail between them.
-    /// Where that cannot be had in time they go on.
+    /// Has all workers stand still, with nothing under way: no receive, and no mail for any of
+    /// them. Where that cannot be had in time they go on.
     pub fn freeze(&self) -> Result<Frozen<'_>, String> {
         let is_written = vec![false; self.helms.len() + 1];
+        self.is_shut.set(true);
         let frozen = Frozen { fleet: self, is_over: false, is_written };
         for (helm, post) in self.helms.iter().zip(&self.posts) {
             helm.call.store(CALL_STAND, Ordering::Relaxed);
@@ -188,7 +189,7 @@ impl Fleet {
         }
         for _ in 0..ROUNDS_MAX {
             frozen.turn_all()?;
-            // Nobody who could send turns now, so it stays like this.
+            // Nobody who could send turns now, and the hatch is shut, so it stays like this.
             if self.posts.iter().all(|post| !post.has_mail()) {
                 return Ok(frozen);
             }
@@ -251,12 +252,17 @@ impl Frozen<'_> {
 
     /// They go on: nobody else has them.
     pub fn resume(mut self) {
-        self.end(|| Order::Resume);
+        self.go_on();
     }
 
     /// Another process goes on. They leave their last counts and end.
     pub fn leave(mut self) {
         self.end(|| Order::Leave);
+    }
+
+    fn go_on(&mut self) {
+        self.end(|| Order::Resume);
+        self.fleet.is_shut.set(false);
     }
 
     fn turn_all(&self) -> Result<(), String> {
@@ -283,7 +289,7 @@ impl Frozen<'_> {
 impl Drop for Frozen<'_> {
     fn drop(&mut self) {
         if !self.is_over {
-            self.end(|| Order::Resume);
+            self.go_on();
         }
     }
 }

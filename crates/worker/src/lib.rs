@@ -45,7 +45,7 @@ pub use card::{CardPlan, CardShown, FleetCard, START_RIGHTS};
 pub use departures::Departures;
 pub use heir::{Arriving, Heir, Inheritance, Sockets};
 pub use kept::{Kept, name_of};
-pub use mailbox::{MailboxFull, Post};
+pub use mailbox::Hatch;
 pub use opened::{NotOpened, Opened, Wanted};
 pub use ports::Ports;
 pub use report::{Published, Report};
@@ -55,6 +55,7 @@ pub use stages::{Recorder, Stages};
 
 use barrier::Helm;
 use card::Seat;
+use mailbox::{IsShut, Post};
 use opened::NewSockets;
 use shell::Shell;
 use spreading::{Spreading, Tally};
@@ -136,6 +137,8 @@ pub struct Fleet {
     seats: Vec<Sender<Box<Worker<AnyDriver>>>>,
     has_begun: bool,
     posts: Vec<Post>,
+    /// While they stand.
+    is_shut: IsShut,
     departures: Option<Departures>,
     /// By which workers are lent lanes of trunks.
     desks: Vec<WorkerInbox>,
@@ -251,9 +254,9 @@ impl Fleet {
         self.departures.as_ref()
     }
 
-    /// How each worker is reached.
-    pub fn posts(&self) -> &[Post] {
-        &self.posts
+    /// How a thread beside the workers reaches them.
+    pub fn hatch(&self) -> Hatch {
+        Hatch::new(self.posts.clone(), self.is_shut.clone())
     }
 
     /// What the workers agree on.
@@ -591,6 +594,7 @@ impl<'a> Start<'a> {
             why_not_uring: self.why_not_uring,
             why_unrestricted: self.why_unrestricted,
             kernel,
+            is_shut: IsShut::default(),
             failed,
             clock: self.clock,
             setup: Mutex::new(self.setup),

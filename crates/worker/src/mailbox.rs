@@ -11,12 +11,13 @@
 //!
 //! The bell is rung with each message; any number of rings is one wake-up, and one system call.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use crossbeam_queue::{ArrayQueue, SegQueue};
 
 use super::opened::NewSockets;
-use ringgate_gate::Mail;
+use ringgate_core::sync::lock;
+use ringgate_gate::{Mail, WorkerId};
 use ringgate_io::Bell;
 
 /// A worker's end.
@@ -29,7 +30,7 @@ pub(super) struct Mailbox {
 
 /// Everybody else's end.
 #[derive(Clone)]
-pub struct Post {
+pub(super) struct Post {
     commands: Arc<SegQueue<Mail>>,
     sockets: Arc<SegQueue<NewSockets>>,
     queue: Arc<ArrayQueue<Mail>>,
@@ -38,7 +39,47 @@ pub struct Post {
 
 /// The message that did not fit.
 #[derive(Debug)]
-pub struct MailboxFull(pub Box<Mail>);
+pub(super) struct MailboxFull(pub(super) Box<Mail>);
+
+/// What a thread beside the workers posts through, which no barrier has stand still: it is shut
+/// while they stand, and for good where another process goes on with them. What comes then is
+/// refused, like what finds a mailbox full.
+#[derive(Clone)]
+pub struct Hatch {
+    posts: Vec<Post>,
+    is_shut: IsShut,
+}
+
+#[derive(Clone, Default)]
+pub(super) struct IsShut(Arc<Mutex<bool>>);
+
+impl IsShut {
+    /// From the moment in which this returns on, nothing comes through or everything does.
+    pub(super) fn set(&self, is_shut: bool) {
+        *self.lock() = is_shut;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, bool> {
+        lock(&self.0)
+    }
+}
+
+impl Hatch {
+    pub(super) const fn new(posts: Vec<Post>, is_shut: IsShut) -> Self {
+        Self { posts, is_shut }
+    }
+
+    /// How many workers there are.
+    pub fn workers(&self) -> usize {
+        self.posts.len()
+    }
+
+    /// Delivers a message and wakes its worker. Whether it was taken.
+    pub fn send(&self, to: WorkerId, mail: Mail) -> bool {
+        let is_shut = self.is_shut.lock();
+        !*is_shut && self.posts.get(to.index()).is_some_and(|post| post.send(mail).is_ok())
+    }
+}
 
 impl Mailbox {
     pub(super) fn new(bell: Bell) -> Self {
@@ -90,7 +131,7 @@ impl Post {
     }
 
     /// Gives a command, which is never refused, and wakes the worker.
-    pub fn command(&self, mail: Mail) {
+    pub(super) fn command(&self, mail: Mail) {
         self.commands.push(mail);
         self.bell.ring();
     }
@@ -101,7 +142,7 @@ impl Post {
     }
 
     /// Delivers a message and wakes its worker.
-    pub fn send(&self, mail: Mail) -> Result<(), MailboxFull> {
+    pub(super) fn send(&self, mail: Mail) -> Result<(), MailboxFull> {
         self.queue.push(mail).map_err(|mail| MailboxFull(Box::new(mail)))?;
         self.bell.ring();
         Ok(())

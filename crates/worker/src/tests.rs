@@ -84,3 +84,27 @@ fn sessions_that_are_to_end_are_looked_for_before_another_process_has_them() {
     assert!(questions[1].is_done());
     assert!(!workers[0].gate().is_ending_sessions());
 }
+
+#[test]
+fn who_posts_beside_the_workers_does_not_keep_them_from_standing_still() {
+    let ports = Ports { players: Vec::new(), kept: Kept::default() };
+    let fleet = Fleet::start_on(&plan(), ports).expect("no sockets to fail");
+    let (hatch, is_over) = (fleet.hatch(), AtomicBool::new(false));
+    let send = || hatch.send(WorkerId(0), Mail::Undrain);
+    let frozen = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                send();
+            }
+        });
+        let frozen = fleet.freeze();
+        is_over.store(true, Ordering::Relaxed);
+        frozen
+    });
+    let frozen = frozen.expect("all of them stand");
+    assert!(!send(), "nothing comes to those who stand");
+    frozen.resume();
+    assert!(send(), "they go on");
+    fleet.freeze().expect("all of them stand again").leave();
+    assert!(!send(), "another process has them");
+}

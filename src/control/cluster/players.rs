@@ -14,7 +14,7 @@ use ringgate_os::clock::Clock;
 use ringgate_trunk::peers::{
     Arrival, Datagram, GivenAway, Kept, Number, Places as Listed, Players,
 };
-use ringgate_worker::{Departures, Fleet, Post};
+use ringgate_worker::{Departures, Fleet, Hatch};
 
 /// The thread's end of it.
 pub(super) struct OfFleet {
@@ -22,7 +22,7 @@ pub(super) struct OfFleet {
     whereabouts: Arc<Whereabouts>,
     standbys: Arc<Standbys>,
     departures: Departures,
-    posts: Vec<Post>,
+    hatch: Hatch,
     clock: Clock,
     places: Arc<Places>,
 }
@@ -68,7 +68,7 @@ impl OfFleet {
             standbys: Arc::clone(claims.standbys()?),
             claims,
             departures: fleet.departures()?.clone(),
-            posts: fleet.posts().to_vec(),
+            hatch: fleet.hatch(),
             clock: fleet.clock(),
             places: Arc::clone(places),
         })
@@ -167,11 +167,10 @@ impl Players for OfFleet {
         let binds = binds.get(usize::from(address.listener.0));
         let to = SocketAddr::new(Ipv6Addr::from(ip).to_canonical(), port);
         let Some((bind, local)) = binds.and_then(|binds| place_of(binds, to)) else { return };
-        let takers = self.claims.takers(&address, false, self.posts.len() as u16);
-        let posts = takers.iter().filter_map(|worker| self.posts.get(worker.index()));
-        for post in posts {
+        let takers = self.claims.takers(&address, false, self.hatch.workers() as u16);
+        for worker in takers.iter() {
             // Where a worker has too much to do, it is offered again.
-            let _ = post.send(Mail::Offered(Offered { address, bind, local }));
+            let _ = self.hatch.send(worker, Mail::Offered(Offered { address, bind, local }));
         }
     }
 
@@ -256,13 +255,13 @@ impl Players for OfFleet {
         let place = binds.get(usize::from(listener)).and_then(|binds| place_of(binds, to));
         let Some(place) = place else { return Arrival::Elsewhere };
         let address = address(listener, &player);
-        let takers = self.claims.takers(&address, is_lost, self.posts.len() as u16);
-        let give = |worker: WorkerId| {
-            let (by, post) = (MemberId(member), self.posts.get(worker.index())?);
-            let it = ForwardedDatagram::of_member((by, worker), address, place, is_lost, bytes)?;
-            post.send(Mail::Datagram(it.forwarded(hops))).ok()
+        let takers = self.claims.takers(&address, is_lost, self.hatch.workers() as u16);
+        let give = |worker: &WorkerId| {
+            let parties = (MemberId(member), *worker);
+            let it = ForwardedDatagram::of_member(parties, address, place, is_lost, bytes);
+            it.is_some_and(|it| self.hatch.send(*worker, Mail::Datagram(it.forwarded(hops))))
         };
-        match takers.iter().filter_map(give).count() {
+        match takers.iter().filter(give).count() {
             0 => Arrival::Full,
             _ if takers.is_stray => Arrival::Stray,
             _ => Arrival::Taken,
