@@ -258,6 +258,7 @@ impl Frozen<'_> {
     /// Another process goes on. They leave their last counts and end.
     pub fn leave(mut self) {
         self.end(|| Order::Leave);
+        self.fleet.spreading.as_ref().inspect(|it| it.end());
     }
 
     fn go_on(&mut self) {

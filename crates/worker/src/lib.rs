@@ -213,9 +213,6 @@ impl Fleet {
     /// process's.
     pub fn part(mut self) -> std::io::Result<()> {
         self.link_paths.clear();
-        if let Some(spreading) = &self.spreading {
-            spreading.end();
-        }
         self.join()
     }
 

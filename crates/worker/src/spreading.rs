@@ -503,3 +503,27 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Buckets that have become empty go to whoever is awake.
 const GIVE_EVERY_NS: u64 = 1_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Kept, Plan, Ports, tests};
+    use super::*;
+
+    #[test]
+    fn who_has_given_its_workers_away_decides_no_more() {
+        let plan = Plan { narrows: true, ..tests::plan() };
+        let ports = Ports { players: Vec::new(), kept: Kept::default() };
+        let fleet = Fleet::start_on(&plan, ports).expect("no sockets to fail");
+        let Some(spreading) = &fleet.spreading else {
+            let is_required = std::env::var_os("REQUIRE_XDP").is_some_and(|it| it == "1");
+            let why = fleet.why_all_awake().unwrap_or_default();
+            assert!(!is_required, "REQUIRE_XDP=1, but: {why}");
+            return eprintln!("SKIPPED: {why}");
+        };
+        let decides = || lock(&spreading.thread).is_some();
+        fleet.freeze().expect("they stand").resume();
+        assert!(decides());
+        fleet.freeze().expect("they stand").leave();
+        assert!(!decides());
+    }
+}
