@@ -158,6 +158,8 @@ pub struct Fleet {
     setup: Mutex<Arc<Setup>>,
     /// Tells the workers which udp backends are there. Ends before they do.
     watch: Option<Watch>,
+    /// Whether any may be.
+    watches: bool,
     /// Past the kernel's sockets.
     card: Option<Arc<FleetCard>>,
     /// Ends before the workers do.
@@ -186,6 +188,8 @@ impl Fleet {
         let facts = parts.first().map(|it| (it.driver.name(), it.gate.aead().kernel().name()));
         let clock = start.clock;
         let mut fleet = start.fleet(&shells.iter().collect::<Vec<_>>(), facts);
+        // So that workers know before they take a player in.
+        fleet.begin_watch();
         let workers = shells.into_iter().zip(parts);
         let workers =
             workers.map(|(shell, parts)| Box::new(Worker::new(shell, parts, clock, plan.spin)));
@@ -206,6 +210,17 @@ impl Fleet {
             worker.set_posts(self.posts.clone(), self.departures.clone());
             // Its thread lives: it waits for nothing else.
             let _ = seat.send(worker);
+        }
+        // Those of another process know up to the barrier, and nothing older is to come behind it.
+        self.begin_watch();
+    }
+
+    /// Looks for udp backends from now on.
+    fn begin_watch(&mut self) {
+        // Without a socket toward them there never is one.
+        if self.watches && self.watch.is_none() {
+            let (claims, posts) = (Arc::clone(&self.claims), self.posts.clone());
+            self.watch = Some(Watch::start(self.setup(), claims, posts));
         }
     }
 
@@ -568,10 +583,7 @@ impl<'a> Start<'a> {
         let published = shells.iter().map(|shell| Arc::clone(&shell.published)).collect();
         let failed = Arc::new(AtomicBool::new(false));
         let (driver, kernel) = facts.unwrap_or(("none", "none"));
-        let (setup, claims) = (Arc::clone(&self.setup), Arc::clone(&self.claims));
-        // Without a socket toward udp backends there never is one.
-        let watches = self.plan.has_udp(&setup);
-        let watch = watches.then(|| Watch::start(setup, claims, posts.clone()));
+        let watches = self.plan.has_udp(&self.setup);
         let cores = if self.plan.pin { core_affinity::get_core_ids() } else { None };
         let seat = |at| spawn(at, cores.as_deref(), Arc::clone(&failed));
         let (seats, threads) = (0..shells.len()).map(seat).unzip();
@@ -582,6 +594,7 @@ impl<'a> Start<'a> {
             helms: shells.iter().map(|shell| shell.helm.clone()).collect(),
             departures: self.claims.whereabouts().map(|_| Departures::new(posts.len())),
             posts,
+            is_shut: IsShut::default(),
             desks: shells.iter().map(|shell| shell.desk.clone()).collect(),
             published,
             claims: self.claims,
@@ -591,11 +604,11 @@ impl<'a> Start<'a> {
             why_not_uring: self.why_not_uring,
             why_unrestricted: self.why_unrestricted,
             kernel,
-            is_shut: IsShut::default(),
             failed,
             clock: self.clock,
             setup: Mutex::new(self.setup),
-            watch,
+            watch: None,
+            watches,
             card: self.shared_card,
             spreading: self.spreading,
             why_all_awake: self.why_all_awake,

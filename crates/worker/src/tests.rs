@@ -1,7 +1,7 @@
 //! A worker's loop and the fleet around it, a turn at a time.
 
 use super::*;
-use ringgate_gate::{Ended, Setup, Survey, Wanted};
+use ringgate_gate::{Backend, Ended, Intake, Listening, Setup, Survey, Wanted};
 use ringgate_io::Wait;
 
 pub(super) fn plan() -> Plan {
@@ -107,4 +107,29 @@ fn who_posts_beside_the_workers_does_not_keep_them_from_standing_still() {
     assert!(send(), "they go on");
     fleet.freeze().expect("all of them stand again").leave();
     assert!(!send(), "another process has them");
+}
+
+#[test]
+fn what_workers_of_another_process_are_told_first_was_seen_behind_the_barrier() {
+    let server = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let address = server.local_addr().expect("bound");
+    let backend = Backend {
+        name: "arena".to_owned(),
+        link: LinkKind::Udp { address },
+        slots: 4,
+        grace_ns: 0,
+        retired: false,
+        drained: false,
+        intake: Intake::Anybody,
+    };
+    let setup = Arc::new(Setup::new(Vec::new(), vec![backend], 0));
+    let plan = Plan { setup, ..plan() };
+    let mut start = Start::new(&plan, Ports { players: Vec::new(), kept: Kept::default() });
+    let driver = start.drivers().expect("sockets").into_iter().next().expect("one");
+    let shell = Shell::new(&driver, start.clock);
+    let mut fleet = start.fleet(&[&shell], None);
+    drop(server);
+    fleet.set_off(Ready { workers: Vec::new(), tally: None });
+    let mail: Vec<_> = shell.mailbox.take_some().collect();
+    assert!(matches!(mail[..], [Mail::Listening(Listening { is_there: false, .. })]), "{mail:?}");
 }

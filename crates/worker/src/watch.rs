@@ -27,8 +27,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Looks for the first time, so that workers know before they take a player in, and then again
-    /// and again.
+    /// Looks for the first time, and then again and again.
     pub(super) fn start(setup: Arc<Setup>, claims: Arc<Claims>, posts: Vec<Post>) -> Self {
         let (sender, setups) = mpsc::channel();
         let mut eye =
