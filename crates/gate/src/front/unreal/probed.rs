@@ -53,6 +53,9 @@ pub(crate) struct Face {
     pub(crate) framing: Framing,
     /// What a server says that answers; `None` while none does.
     pub(crate) identity: Option<Identity>,
+    /// What the last one has said that did: players who are at another port are told that, whatever
+    /// has become of the server for newcomers.
+    pub(crate) last: Option<Identity>,
     /// A bit for each session number that any of them has said: players were told one of these.
     pub(crate) sessions: u8,
     /// What the listener is called in the cookies of its challenges: the number that it had in the
@@ -75,7 +78,7 @@ impl Face {
         game: Ids,
         served: &RangeInclusive<u8>,
     ) -> Result<Handshake, DropReason> {
-        let identity = self.identity.ok_or(DropReason::UnknownSource)?;
+        let identity = self.last.ok_or(DropReason::UnknownSource)?;
         if self.sessions & 1 << game.session() == 0 {
             return Err(DropReason::UnrealIds);
         }
@@ -203,16 +206,17 @@ impl Probed {
 impl Face {
     /// Writes what players were told. What the listener is called has a record of its own.
     pub(crate) fn hand_over(&self, out: &mut Writer<'_>) {
-        let Self { framing, identity, sessions, called: _ } = self;
+        // Which of the servers answers is known from themselves.
+        let Self { framing, identity: _, last, sessions, called: _ } = self;
         Carry::write(framing, out);
-        identity.write(out);
+        last.write(out);
         sessions.write(out);
     }
 
     /// Goes on with it, for a listener that had that number.
     pub(crate) fn take_over(number: u16, from: &mut Reader<'_>) -> Result<Self, Broken> {
-        let (framing, identity) = (Carry::read(from)?, Carry::read(from)?);
-        Ok(Self { framing, identity, sessions: u8::read(from)?, called: number })
+        let (framing, last) = (Carry::read(from)?, Carry::read(from)?);
+        Ok(Self { framing, identity: None, last, sessions: u8::read(from)?, called: number })
     }
 }
 

@@ -75,6 +75,7 @@ impl UnrealFront {
         for (face, listener) in self.faces.iter_mut().zip(&setup.listeners) {
             let found = listener.backends.iter().find_map(known);
             face.identity = found.map(|(identity, _)| identity);
+            face.last = face.identity.or(face.last);
             face.framing = found.map_or(face.framing, |(_, framing)| framing);
             for probed in
                 listener.backends.iter().filter_map(|&backend| self.probed[backend].as_ref())

@@ -140,7 +140,10 @@ impl UnrealFront {
             return Err(DropReason::Draining);
         }
         let face = self.faces[listener];
-        let identity = face.identity.ok_or(DropReason::RequestBackendDown)?;
+        // Who has a session has a server, which may be one that nobody else is sent to.
+        let is_newcomer = matches!(packet.body, Body::Initial { is_restart: false });
+        let identity = if is_newcomer { face.identity } else { face.last };
+        let identity = identity.ok_or(DropReason::RequestBackendDown)?;
         turn.common.admit_request(turn.now, &origin.address)?;
         let client_id = packet.ids.client();
         let now_ns = turn.now.mono_ns;

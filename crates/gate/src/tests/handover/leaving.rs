@@ -8,7 +8,7 @@ use super::super::rig::{Rig, bundle_backend, endpoint, home, listener, udp_backe
 use super::super::unreal::rig::{Arena, Player as UnrealPlayer, unreal_setup};
 use super::rehearse;
 use crate::handover::{Format, Kept, Leaving, Sink};
-use crate::ids::ListenerId;
+use crate::ids::{BackendId, ListenerId};
 use crate::mail::Mail;
 use crate::setup::{Listener, Netcode, Phase, Protocol, Setup, Token, TokenPlace};
 use ringgate_core::carry::{Broken, Maps};
@@ -101,17 +101,18 @@ fn netcode_players_play_on_without_the_listeners_keys() {
 #[test]
 fn unreal_players_play_on_and_are_followed_to_another_port() {
     let mut arena = Arena::new(unreal_setup(1), 1);
-    let own = with_another(&arena.rig().host.gate().common.setup);
+    let mut own = with_another(&arena.rig().host.gate().common.setup);
     let mut player = UnrealPlayer::connected(&mut arena, 1);
     assert!(player.plays(&mut arena));
     drain_first(arena.rig());
-    for moves in 1..3 {
+    for moves in 1..4 {
         assert_eq!(hand_over_to(arena.rig(), own.clone()), names("ue"));
         assert!(player.plays(&mut arena));
         player.change_port(&mut arena, 0);
         player.restart(&mut arena);
         assert!(player.plays(&mut arena));
         assert_eq!((arena.counters().sessions, arena.counters().port_switches), (1, moves));
+        own.backends[BackendId(0)].retired = true;
         let refused = arena.drops(DropReason::Draining);
         let mut newcomer =
             UnrealPlayer::with_base(&arena, player.framing, 2, super::super::unreal::rig::BASE);

@@ -1,8 +1,11 @@
 //! Players whose port changes, on one worker and across workers.
 
+use std::sync::Arc;
+
 use super::rig::{Arena, Player, unreal_setup};
 use crate::counters::Ended;
-use crate::ids::ListenerId;
+use crate::ids::{BackendId, ListenerId};
+use crate::mail::Mail;
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::client::State;
 
@@ -19,6 +22,31 @@ fn a_session_follows_its_player_on_the_same_worker() {
     assert_eq!((counters.port_switches, counters.sessions, counters.sessions_opened), (1, 1, 1));
     let tally = arena.servers[0].tally();
     assert_eq!((tally.connections, tally.restarts, tally.duplicates), (1, 0, 0));
+}
+
+#[test]
+fn a_session_follows_its_player_where_its_server_gets_nobody_new() {
+    let retire = |arena: &mut Arena| {
+        let mut setup = unreal_setup(1);
+        setup.listeners[ListenerId(0)].backends.clear();
+        setup.backends[BackendId(0)].retired = true;
+        arena.rig().mail(Mail::Setup(Arc::new(setup)));
+    };
+    let load_a_level = |arena: &mut Arena| arena.servers[0].is_deaf = true;
+    let becomes: [fn(&mut Arena); 2] = [retire, load_a_level];
+    for become_so in becomes {
+        let mut arena = Arena::new(unreal_setup(1), 1);
+        let mut player = Player::connected(&mut arena, 1);
+        become_so(&mut arena);
+        player.change_port(&mut arena, 0);
+        player.restart(&mut arena);
+        assert_eq!((player.client.state(), arena.counters().port_switches), (State::Connected, 1));
+        let down = arena.drops(DropReason::RequestBackendDown);
+        Player::new(&arena, 2).step(&mut arena);
+        assert_eq!(arena.drops(DropReason::RequestBackendDown), down + 1, "no newcomer");
+        arena.servers[0].is_deaf = false;
+        assert!(player.plays(&mut arena));
+    }
 }
 
 #[test]
