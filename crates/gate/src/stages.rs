@@ -1,5 +1,7 @@
 //! A turn from its beginning to its end: mail, events, datagrams, what waits, timers.
 
+use std::sync::Arc;
+
 use crate::front::cluster::doubt::Doubting;
 use crate::front::face::Fronts;
 use crate::mail::Mail;
@@ -58,8 +60,10 @@ impl Fronts {
                 self.forget_replaced(turn, &setup);
                 self.turn_over(turn, &setup);
                 self.adopt(&setup, turn.now.mono_ns);
+                let before = Arc::clone(&turn.common.setup);
                 turn.common.adopt(setup, turn.now.mono_ns);
                 turn.close_disallowed_links();
+                turn.tell_other_waits(&before);
             }
             Mail::Steer(steering) => turn.common.steer(steering),
             Mail::Stop => {

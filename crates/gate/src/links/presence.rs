@@ -5,6 +5,8 @@
 //! refuses a datagram or is asked (`listening`), and whether the backend is back is found out by
 //! sending it an empty one now and then.
 
+use std::sync::Arc;
+
 use crate::common::Common;
 use crate::counters::LinkRefusal;
 use crate::ids::{BackendId, LinkId};
@@ -14,7 +16,7 @@ use crate::mail::Request;
 use crate::now::{NS_PER_MS, Now};
 use crate::output::Tag;
 use crate::roles::Role;
-use crate::setup::{Backend, Credentials, LinkKind};
+use crate::setup::{Backend, Credentials, LinkKind, Setup};
 use crate::turn::Turn;
 use ringgate_batch::{Endpoint, LocalIp, Nameless, Newcomer, SendFailure, SocketId, TxTarget};
 use ringgate_link::bundle::{Goodbye, GoodbyeReason, VERSION_SKIPPABLE, Writer};
@@ -161,6 +163,20 @@ impl Turn<'_> {
         }
     }
 
+    /// Says it anew to those of whom a setup says something else than the one before.
+    pub(crate) fn tell_other_waits(&mut self, before: &Setup) {
+        let after = Arc::clone(&self.common.setup);
+        let gathers_otherwise = after.batch_delay.longest() != before.batch_delay.longest();
+        for at in self.common.links.all.ids() {
+            let link = self.common.links.get_mut(at);
+            let Some(backend) = link.and_then(|link| link.backend) else { continue };
+            let grace_ns = |setup: &Setup| setup.backends.get(backend).map(|it| it.grace_ns);
+            if gathers_otherwise || grace_ns(before) != grace_ns(&after) {
+                self.tell_players(at, backend);
+            }
+        }
+    }
+
     /// Says that the gateway drains, if it does, to a process that is a backend.
     pub(crate) fn tell_draining(&mut self, link: LinkId) {
         let is_backend = self.common.links.get_mut(link).is_some_and(|link| link.backend.is_some());
@@ -174,18 +190,21 @@ impl Turn<'_> {
     /// that knows the word.
     pub(crate) fn tell_undrained(&mut self) {
         for at in self.common.links.all.ids() {
-            if self.common.links.get_mut(at).is_some_and(is_told_more) {
+            if self.common.links.get_mut(at).is_some_and(|it| is_told_more(it)) {
                 self.tell_link(at, undrained);
             }
         }
     }
 
-    /// Says to the same that another process has the gateway.
+    /// Says to the same that another process has the gateway, and how long that one has players
+    /// wait.
     #[cold]
     pub(crate) fn tell_taken_over(&mut self, generation: u32) {
         for at in self.common.links.all.ids() {
-            if self.common.links.get_mut(at).is_some_and(is_told_more) {
+            let link = self.common.links.get_mut(at).filter(|it| is_told_more(it));
+            if let Some(backend) = link.and_then(|link| link.backend) {
                 self.tell_link(at, |writer| writer.taken_over(generation));
+                self.tell_players(at, backend);
             }
         }
     }
@@ -250,7 +269,7 @@ impl Turn<'_> {
 }
 
 /// Whether a process is a backend, and may be told more than the first release knew.
-fn is_told_more(link: &mut Link) -> bool {
+fn is_told_more(link: &Link) -> bool {
     link.backend.is_some() && link.version >= VERSION_SKIPPABLE
 }
 

@@ -518,6 +518,31 @@ fn a_process_that_comes_hears_how_many_wait_for_it_and_how_long_it_may() {
 }
 
 #[test]
+fn a_process_that_is_there_hears_that_players_wait_for_longer() {
+    let mut rig = Rig::new(plain_setup());
+    let game = Game::join(&mut rig, "arena");
+    Scribe::new(&rig.token(1)).connect(&mut rig, home(1));
+    game.hear(&mut rig);
+    let mut setup = rig.host.gate().setup().clone();
+    let mut reload = |rig: &mut Rig, change: fn(&mut Setup)| {
+        change(&mut setup);
+        rig.mail(Mail::Setup(setup.clone().into()));
+        rig.turn();
+        game.hear_players(rig)
+    };
+    assert_eq!(reload(&mut rig, |_| {}), []);
+    let longer = |setup: &mut Setup| setup.backends[BackendId(0)].grace_ns = 60_000_000_000;
+    assert_eq!(reload(&mut rig, longer), [(1, 60_000, Some(0))]);
+    let auto = |setup: &mut Setup| setup.batch_delay = BatchDelay::AUTO;
+    assert_eq!(reload(&mut rig, auto), [(1, 60_000, Some(190))]);
+    // The file of the next process may say something else.
+    rig.hand_over();
+    rig.host.gate_mut().tell_taken_over(2);
+    rig.turn();
+    assert_eq!(game.hear_players(&mut rig), [(1, 60_000, Some(190))]);
+}
+
+#[test]
 fn the_last_words_of_a_process_are_heard() {
     let (mut rig, game) = ready();
     let mut player = Player::connected(&mut rig, home(1), 1);
