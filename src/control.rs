@@ -49,6 +49,7 @@ mod tests;
 mod trace;
 mod view;
 
+use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -233,6 +234,7 @@ impl Control {
             terms: 0,
             deadlines: Deadlines::new(),
             denials,
+            overdue: HashMap::new(),
             listeners,
             membership,
             agents,

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::listeners::TELL_EVERY_NS;
 use super::view::Drain;
 use super::{ControlLoop, NS_PER_MS};
 use ringgate_gate::{BackendId, Ended, Mail, Setup, Survey, Wanted};
@@ -113,6 +114,7 @@ impl ControlLoop {
         let players = self.view.players(backend);
         let now_ns = self.view.now_ns();
         self.deadlines.remove(&backend);
+        self.overdue.remove(&backend);
         if let Some(deadline) = deadline.filter(|_| drained) {
             self.deadlines.insert(backend, now_ns + deadline.as_nanos() as u64);
         }
@@ -146,22 +148,32 @@ impl ControlLoop {
         self.deadlines.retain(|id, _| backends.get(*id).is_some_and(|it| it.drained));
     }
 
-    /// Ends the sessions of backends whose time to drain is over.
+    /// Ends the sessions of backends whose time to drain is over, again and again: who was being
+    /// let in at that moment, or has come from another gateway of a cluster since, leaves as well.
     pub(super) fn end_overdue(&mut self, fleet: &Fleet) {
         let now_ns = self.view.now_ns();
-        let is_over =
-            |(backend, until_ns): (&BackendId, &u64)| (now_ns >= *until_ns).then_some(*backend);
-        let Some(backend) = self.deadlines.iter().find_map(is_over) else { return };
-        self.deadlines.remove(&backend);
-        let (name, players) = (&self.setup.backends[backend].name, self.view.players(backend));
-        tracing::info!(
-            event = "backend_drain_end",
-            backend = name,
-            players,
-            "the drain of backend {name} is over: {players} players are told to leave"
-        );
-        let wanted = Wanted { backend: Some(backend), ..Wanted::default() };
-        survey(fleet, wanted, Some(Ended::ByOperator), 0);
+        let Self { deadlines, overdue, .. } = self;
+        overdue.retain(|backend, _| deadlines.contains_key(backend));
+        let is_over = |until_ns: &u64| now_ns >= *until_ns;
+        for backend in deadlines.iter().filter(|it| is_over(it.1)).map(|(backend, _)| *backend) {
+            let players = self.view.players(backend);
+            let told_ns = overdue.get(&backend).copied();
+            if told_ns.is_some_and(|it| players == 0 || now_ns < it + TELL_EVERY_NS) {
+                continue;
+            }
+            overdue.insert(backend, now_ns);
+            if told_ns.is_none() {
+                let name = &self.setup.backends[backend].name;
+                tracing::info!(
+                    event = "backend_drain_end",
+                    backend = name,
+                    players,
+                    "the drain of backend {name} is over: {players} players are told to leave"
+                );
+            }
+            let wanted = Wanted { backend: Some(backend), ..Wanted::default() };
+            survey(fleet, wanted, Some(Ended::ByOperator), 0);
+        }
     }
 
     /// Gives all workers another setup that no config has changed.

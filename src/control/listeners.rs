@@ -243,4 +243,5 @@ impl ControlLoop {
 /// longer.
 const PATIENCE_NS: u64 = 5_000_000_000;
 
-const TELL_EVERY_NS: u64 = 1_000_000_000;
+/// How often those are told to leave whose time is over.
+pub(super) const TELL_EVERY_NS: u64 = 1_000_000_000;

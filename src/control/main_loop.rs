@@ -1,6 +1,7 @@
 //! The control loop: takes commands and signals one by one while the workers run, and tells the
 //! workers. What a command asks for stands in the modules beside this one.
 
+use std::collections::HashMap;
 use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
@@ -68,6 +69,8 @@ pub(super) struct ControlLoop {
     /// Signals to end that have come.
     pub(super) terms: u32,
     pub(super) deadlines: Deadlines,
+    /// When the players of those whose time is over were last told to leave.
+    pub(super) overdue: HashMap<BackendId, u64>,
     pub(super) denials: Denials,
     pub(super) listeners: Listeners,
     pub(super) membership: Option<Membership>,

@@ -4,7 +4,11 @@ use std::net::UdpSocket;
 
 use crate::command::{Ran, ringgate, run};
 use crate::control_rig::{Daemon, Game, KEY_HEX, PATIENCE, Player, Text, wait_for};
+use crate::control_upgrade_kinds::Fleet;
+use crate::unreal_rig::Player as UnrealPlayer;
 use ringgate_core::netcode::State;
+use ringgate_core::proto::unreal::prefix::Framing;
+use ringgate_io::Choice;
 
 /// A command of the command line at a daemon.
 fn command(daemon: &Daemon, words: &[&str]) -> Ran {
@@ -139,6 +143,30 @@ fn a_backend_that_drains_takes_nobody_new_until_it_is_taken_back() {
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert_eq!(players[0].ended(), State::Disconnected);
     assert_eq!(command(&daemon, &["drain", "--backend", "nowhere"]).code, Some(2));
+}
+
+#[test]
+fn who_is_being_let_in_when_a_backends_drain_is_over_has_to_leave_as_well() {
+    let fleet = Fleet::start(Choice::Mmsg);
+    let (daemon, ue) = (&fleet.line.daemon, fleet.listener("ue").expect("it is in the config"));
+    // Its server answers nobody for a moment.
+    let server = fleet.unreal.state();
+    let mut player = UnrealPlayer::new(Framing::default(), 5, ue);
+    let players = || {
+        let backends = daemon.status()["backends"].as_array().expect("a list").clone();
+        let ue = backends.into_iter().find(|it| it["name"] == "ue-1").expect("it is in the config");
+        ue["players"].as_u64().expect("a number")
+    };
+    player.until("it has a slot", |_| players() == 1);
+    let ran = command(daemon, &["drain", "--backend", "ue-1", "--deadline", "1ms"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let over = || daemon.log().contains("the drain of backend ue-1 is over").then_some(());
+    wait_for("the end of the drain", over);
+    drop(server);
+    let ended = || daemon.status()["sessions_closed"]["by_operator"] == 1;
+    player.until("it has to leave", |_| ended());
+    assert_eq!(players(), 0);
+    assert_eq!(daemon.log().matches("the drain of backend ue-1 is over").count(), 1);
 }
 
 #[test]
