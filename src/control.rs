@@ -209,7 +209,8 @@ impl Control {
         if let Some(inherited) = &inherited {
             links.inherit(inherited.facts.has_links, &setup);
         }
-        let listeners = Listeners::of(&setup, links);
+        let mut listeners = Listeners::of(&setup, links);
+        inherited.iter().for_each(|it| listeners.inherit(&it.facts.fronts));
         let known = inherited.as_ref().map(|it| it.facts.manager.clone());
         let notifier = Arc::new(Notifier::from_env(known.unwrap_or_default()));
         let doors = [admin.as_ref().and_then(|(it, _)| second(it)), None, None];
@@ -233,8 +234,8 @@ impl Control {
             retired_since: IdVec::new(),
             terms: 0,
             deadlines: Deadlines::new(),
-            denials,
             overdue: HashMap::new(),
+            denials,
             listeners,
             membership,
             agents,

@@ -301,6 +301,7 @@ impl ControlLoop {
             listeners: open.map(|(it, addresses)| (it.name.clone(), addresses)).collect(),
             leaving: Some(self.leaving_rows(fleet)),
             has_links: self.listeners.links().bundles,
+            fronts: self.listeners.fronts().map(|it| it.word().to_owned()).collect(),
             layout_bytes: layout_bytes as u64,
             admin: admin.as_ref().and(self.admin_address),
             control: control.as_ref().map(|_| run_dir.join(CONTROL_SOCKET)),

@@ -51,6 +51,16 @@ impl Listeners {
         Self { fronts, links, leaving: HashMap::new(), closed: HashMap::new() }
     }
 
+    /// A successor has tables for what the process before had tables for.
+    pub(super) fn inherit(&mut self, fronts: &[String]) {
+        self.fronts.extend(fronts.iter().filter_map(|word| Front::of_word(word)));
+    }
+
+    /// What there are tables for.
+    pub(super) fn fronts(&self) -> impl Iterator<Item = Front> {
+        Front::ALL.iter().copied().filter(|front| self.fronts.contains(front))
+    }
+
     /// Which sockets toward game processes there are.
     pub(super) const fn links(&self) -> Links {
         self.links

@@ -389,3 +389,20 @@ fn a_backend_that_is_back_does_not_drain_any_more() {
     };
     assert!([2000, 8000, 32_000, 128_000].into_iter().any(is_back_in_time));
 }
+
+#[test]
+fn what_there_were_tables_for_may_come_back_after_upgrades() {
+    let mut fleet = Fleet::start(Choice::Mmsg);
+    let all = file(Choice::Mmsg, &fleet.servers, Edit::None);
+    reload(&fleet.line.daemon, &without_listeners(&all, true));
+    for name in ["any", "ue"] {
+        wait_for("its end", || shown(&fleet.line.daemon, name).is_empty().then_some(()));
+    }
+    for _ in 0..2 {
+        fleet.upgrade();
+    }
+    reload(&fleet.line.daemon, &all);
+    Numbered::new(fleet.listener("any").expect("it is back")).echo();
+    let ue = fleet.listener("ue").expect("it is back");
+    UnrealPlayer::new(Framing::default(), 5, ue).connect();
+}

@@ -31,6 +31,10 @@ pub struct Facts {
     pub run_dir: PathBuf,
     /// Whether game processes can connect there.
     pub has_links: bool,
+    /// What players may speak that there are tables for, as words of the config. A process of an
+    /// earlier release says nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fronts: Vec<String>,
     /// How long the layout is, the beginning of the shared stream, in memory of its own.
     pub layout_bytes: u64,
     /// Where the admin address is, if its descriptor is given.
