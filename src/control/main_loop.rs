@@ -347,8 +347,14 @@ impl ControlLoop {
         is_dry: bool,
         read: Result<Config, Vec<String>>,
     ) -> Outcome {
-        if self.view.live().drain.is_some() {
-            return Err(vec!["the gateway is draining".to_owned()]);
+        let mut live = self.view.live();
+        if live.drain.is_some() {
+            let refused = Err(vec!["the gateway is draining".to_owned()]);
+            if !is_dry {
+                // Whoever sends a signal hears nothing else of it.
+                live.reloads.note(&refused);
+            }
+            return refused;
         }
         let prepared = read.and_then(|read| self.prepare(fleet, read));
         if is_dry {

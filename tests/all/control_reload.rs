@@ -194,9 +194,16 @@ fn a_draining_gateway_is_not_reloaded() {
     let _player = Player::connected(daemon.listener, 1, KEY_HEX);
     wait_for("the player", || (daemon.status()["totals"]["sessions"] == 1).then_some(()));
     assert_eq!(daemon.post("/drain").status, 200);
-    let page = daemon.post("/reload");
-    assert_eq!(page.status, 422);
-    assert_eq!(page.json()["mistakes"][0], "the gateway is draining");
+    // A signal is answered in the log.
+    daemon.signal("HUP");
+    let refused = "the config was not changed: the gateway is draining";
+    wait_for("what has become of it", || daemon.log().contains(refused).then_some(()));
+    for (query, counted) in [("?dry_run=1", 1), ("", 2)] {
+        let page = daemon.post(&format!("/reload{query}"));
+        assert_eq!(page.status, 422);
+        assert_eq!(page.json()["mistakes"][0], "the gateway is draining");
+        assert_eq!(daemon.status()["config"]["reloads_refused"], counted, "{query}");
+    }
 }
 
 /// The file may lie on a slow disk, and the control thread feeds the watchdog.

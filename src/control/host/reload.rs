@@ -48,7 +48,11 @@ impl Shared {
             self.is_told_to_reload.store(false, Ordering::Relaxed);
         }
         if self.is_draining() {
-            return Some(Err(vec!["the agent is draining".to_owned()]));
+            let refused = Err(vec!["the agent is draining".to_owned()]);
+            if !is_dry {
+                self.live().reloads.note(&refused);
+            }
+            return Some(refused);
         }
         if is_dry {
             return Some(self.prepare().map(|prepared| prepared.changes));
