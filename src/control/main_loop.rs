@@ -171,6 +171,8 @@ impl Role for Attending<'_> {
         if main_loop.has_drained() {
             return Some(Ok(main_loop.end()));
         }
+        // It changes nothing that goes along, and the note of whom it ends is gone already.
+        main_loop.end_ousted(fleet);
         if main_loop.busy != Busy::Copying {
             main_loop.end_overdue(fleet);
             main_loop.watch_denied(fleet);
@@ -356,6 +358,7 @@ impl ControlLoop {
             }
             return refused;
         }
+        drop(live);
         let prepared = read.and_then(|read| self.prepare(fleet, read));
         if is_dry {
             return prepared.map(|prepared| prepared.next.changes);

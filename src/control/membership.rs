@@ -343,7 +343,7 @@ impl ControlLoop {
     }
 
     /// Has sessions end whose players have logged in again, some at a time.
-    fn end_ousted(&self, fleet: &Fleet) {
+    pub(super) fn end_ousted(&self, fleet: &Fleet) {
         let players = self.setup.fleet_players.as_ref().filter(|players| players.has_ousted());
         let Some(players) = players else { return };
         let ousted: Arc<[SessionId]> = players.take_ousted(OUSTED_AT_A_TIME).into();
@@ -352,7 +352,6 @@ impl ControlLoop {
 
     /// Looks after the fleet between its news.
     pub(super) fn tell_fleet(&mut self, fleet: &Fleet) {
-        self.end_ousted(fleet);
         let now_ns = self.view.now_ns();
         let Some(membership) = &self.membership else { return };
         if membership.pending.is_some_and(|tried_ns| now_ns >= tried_ns + AGAIN_AFTER_NS) {

@@ -150,6 +150,29 @@ fn what_is_said_to_a_successor_is_not_heard_by_the_process_before_it() {
     });
 }
 
+/// The note of a newer login is gone once it was heard, however long the copying takes.
+#[test]
+fn the_newer_login_wins_while_a_gateway_is_copied() {
+    let Some(fleet) = Fleet::start() else { return };
+    fleet.put_key("eu", 1);
+    let mut hold = None;
+    let (first, _game) = unique_with(&fleet, "gate-1", |command| {
+        hold = Some(Hold::at(command, "gateway-gives Copy"));
+    });
+    let mut hold = hold.expect("it is held");
+    let (second, _other_game) = unique(&fleet, "gate-2");
+    let mut older = Player::connected(first.listener, 7, &key(1));
+    is_at(&fleet, 7, "gate-1");
+    std::thread::scope(|scope| {
+        let heir = scope.spawn(|| Heir::of(&first));
+        assert_eq!(hold.reached(), first.id());
+        let _newer = Player::connected(second.listener, 7, &key(1));
+        assert_eq!(older.ended(), State::Disconnected);
+        hold.release();
+        drop(heir.join().expect("it was handed over"));
+    });
+}
+
 /// A ban that a process hears while its workers stand still already is known to its successor from
 /// the beginning, and ends who plays there.
 #[test]
