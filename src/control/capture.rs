@@ -197,6 +197,8 @@ impl Follower {
         self.file.add(&self.view, &self.capture, left, out);
         let over = if self.file.packets() >= self.packets_max {
             Some(("packets", "as many packets as were asked for"))
+        } else if self.file.is_of_nobody() {
+            Some(("listener_gone", "its listener has gone"))
         } else if self.view.successor().is_some() {
             Some(("handed_over", "the gateway was handed over to another process, begin it anew"))
         } else {

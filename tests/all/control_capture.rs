@@ -9,9 +9,11 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::command::{Ran, ringgate, run};
+use crate::control_listeners::{address_of, reload, shown, with};
 use crate::control_rig::{Daemon, Game, KEY_HEX, PATIENCE, Player, Text, request, wait_for};
 use crate::folder::{Folder, mode};
 use crate::gateway_rig::on_both_drivers;
+use crate::own::own_address;
 use ringgate_io::Choice;
 use ringgate_report::pcapng::{Block, blocks};
 use ringgate_report::text::Append as _;
@@ -400,6 +402,35 @@ fn a_reader_that_goes_away_ends_its_capture_and_only_that() {
     // What was written before is whole.
     let (packets, end) = held(&gone.folder.join("file.pcapng"));
     assert!(packets > 0 && end.is_none());
+}
+
+#[test]
+fn a_listener_that_has_closed_is_captured_no_more_whoever_has_its_number() {
+    let text = Text::new();
+    let daemon = Daemon::start(&with(&text, "us", &own_address().to_string()));
+    let _game = Game::start(&daemon, "arena");
+    daemon.ready();
+    Player::connected(address_of(&daemon, "us"), 7, KEY_HEX).leave();
+    let of_it = Capturing::start(&daemon, &["--listener", "us"]);
+    let mut of_all = Capturing::start(&daemon, &["--address", "127.0.0.0/8"]);
+    reload(&daemon, &text);
+    let (ran, _) = of_it.ended();
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(ran.stdout.contains("its listener has gone"), "{}", ran.stdout);
+    assert!(shown(&daemon, "us").is_empty());
+    reload(&daemon, &with(&text, "asia", &own_address().to_string()));
+    let file = of_all.folder.join("file.pcapng");
+    let is_named = || {
+        let bytes = std::fs::read(&file).expect("readable");
+        bytes.windows(4).any(|it| it == b"asia")
+    };
+    let mut player = Player::connected(address_of(&daemon, "asia"), 7, KEY_HEX);
+    wait_for("its packets, under its own name", || {
+        player.echo(b"over there");
+        is_named().then_some(())
+    });
+    of_all.child.kill().expect("our child");
+    of_all.child.wait().expect("our child");
 }
 
 #[test]

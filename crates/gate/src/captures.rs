@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::capture::{Capture, Captured, Seen, WorkerEnd};
-use crate::ids::{BindId, WorkerId};
+use crate::ids::{BindId, ListenerId, WorkerId};
 use crate::store::table::Address;
 use ringgate_batch::RxMeta;
 use ringgate_core::drops::DropReason;
@@ -104,6 +104,13 @@ impl Captures {
         let known = capture.homes.iter();
         let homes = known.map(|&(listener, endpoint)| Address { listener, endpoint }).collect();
         self.running.push(Running { capture, end, homes });
+    }
+
+    /// Who was at a listener is not at the one that has its number now.
+    pub(crate) fn forget_homes(&mut self, listener: ListenerId) {
+        for Running { homes, .. } in &mut self.running {
+            homes.retain(|home| home.listener != listener);
+        }
     }
 
     /// The datagram at hand from now on.

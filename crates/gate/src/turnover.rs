@@ -48,6 +48,7 @@ impl Fronts {
 
     fn begin_anew(&mut self, turn: &mut Turn<'_>, number: ListenerId, listener: &Listener) {
         turn.common.listeners[number] = ListenerState::new(listener);
+        turn.common.captures.forget_homes(number);
         ask!(every self, .begin_listener(number, listener, turn.now.mono_ns));
     }
 }

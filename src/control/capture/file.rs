@@ -3,11 +3,12 @@
 
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::super::view::View;
 use super::Asked;
 use super::comment::comment;
-use ringgate_gate::{Capture, Captured, Front, ListenerId};
+use ringgate_gate::{Capture, Captured, Front, ListenerId, Phase};
 use ringgate_os::clock;
 use ringgate_process::pages::Visitor;
 use ringgate_report::pcapng::{self, Packet, Statistics, Way, udp};
@@ -19,6 +20,8 @@ pub(super) struct File {
     snaplen: u32,
     began_unix_ns: u64,
     interfaces: Vec<Interface>,
+    /// One listener was asked for.
+    is_of_one: bool,
     /// Of each listener, by its number.
     addresses: Vec<Vec<SocketAddr>>,
     packets: u64,
@@ -26,9 +29,23 @@ pub(super) struct File {
 }
 
 struct Interface {
-    listener: ListenerId,
+    /// Whose it is, as long as no other listener has its number.
+    listener: Option<ListenerId>,
     front: Option<Front>,
     packets: u64,
+    /// That one has closed.
+    has_closed: bool,
+}
+
+impl Interface {
+    const fn of(listener: ListenerId, front: Option<Front>) -> Self {
+        Self { listener: Some(listener), front, packets: 0, has_closed: false }
+    }
+
+    /// Packets that are missing.
+    fn lost(&self, capture: &Capture) -> u64 {
+        self.listener.map_or(0, |it| capture.lost(it))
+    }
 }
 
 /// Memory that is used again.
@@ -84,16 +101,17 @@ impl File {
             snaplen: asked.snaplen,
             began_unix_ns: clock::unix_ns(),
             interfaces: Vec::new(),
+            is_of_one: asked.meant.listener.is_some(),
             addresses: view.addresses(),
             packets: 0,
             scratch: Scratch::default(),
         };
-        let setup = std::sync::Arc::clone(&view.live().setup);
+        let setup = Arc::clone(&view.live().setup);
         for (id, listener) in setup.listeners.pairs() {
             if asked.meant.listener.is_none_or(|wanted| wanted == id) {
                 pcapng::interface(&mut file.start, &listener.name, file.snaplen);
                 let front = Some(Front::of(&listener.protocol));
-                file.interfaces.push(Interface { listener: id, front, packets: 0 });
+                file.interfaces.push(Interface::of(id, front));
             }
         }
         file
@@ -106,7 +124,26 @@ impl File {
 
     /// Packets that are missing.
     pub(super) fn lost(&self, capture: &Capture) -> u64 {
-        self.interfaces.iter().map(|it| capture.lost(it.listener)).sum()
+        self.interfaces.iter().map(|it| it.lost(capture)).sum()
+    }
+
+    /// Whether the listener that was asked for has closed: nothing comes any more.
+    pub(super) fn is_of_nobody(&self) -> bool {
+        self.is_of_one && self.interfaces.iter().all(|it| it.has_closed)
+    }
+
+    /// The number of a listener that has closed may be another's by now.
+    fn follow(&mut self, view: &View) {
+        let setup = Arc::clone(&view.live().setup);
+        for it in &mut self.interfaces {
+            let known = it.listener.and_then(|it| setup.listeners.get(it));
+            let is_closed = known.is_none_or(|it| it.phase == Phase::Closed);
+            if it.has_closed && !is_closed {
+                it.listener = None;
+                self.addresses = view.addresses();
+            }
+            it.has_closed |= is_closed;
+        }
     }
 
     /// Adds what has been captured, up to a number of packets.
@@ -117,6 +154,7 @@ impl File {
         packets_max: u64,
         out: &mut Vec<u8>,
     ) {
+        self.follow(view);
         out.append(&mut self.start);
         let clocks = Clocks::read(view);
         let mut left = packets_max;
@@ -163,14 +201,14 @@ impl File {
     /// The interface of a listener. One that is new since the beginning is written now, before the
     /// packets of this look.
     fn interface(&mut self, view: &View, listener: ListenerId, out: &mut Vec<u8>) -> usize {
-        if let Some(at) = self.interfaces.iter().position(|it| it.listener == listener) {
+        if let Some(at) = self.interfaces.iter().position(|it| it.listener == Some(listener)) {
             return at;
         }
-        let setup = std::sync::Arc::clone(&view.live().setup);
+        let setup = Arc::clone(&view.live().setup);
         let known = setup.listeners.get(listener);
         let front = known.map(|listener| Front::of(&listener.protocol));
         pcapng::interface(out, known.map_or("", |listener| &listener.name), self.snaplen);
-        self.interfaces.push(Interface { listener, front, packets: 0 });
+        self.interfaces.push(Interface::of(listener, front));
         self.interfaces.len() - 1
     }
 
@@ -199,7 +237,7 @@ impl File {
     /// Adds the counts, and why it is over.
     pub(super) fn end(&self, capture: &Capture, why: &str, out: &mut Vec<u8>) {
         for (interface, it) in self.interfaces.iter().enumerate() {
-            let lost = capture.lost(it.listener);
+            let lost = it.lost(capture);
             let counts = Statistics {
                 interface: interface as u32,
                 began_unix_ns: self.began_unix_ns,
