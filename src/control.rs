@@ -210,7 +210,9 @@ impl Control {
             links.inherit(inherited.facts.has_links, &setup);
         }
         let mut listeners = Listeners::of(&setup, links);
-        inherited.iter().for_each(|it| listeners.inherit(&it.facts.fronts));
+        if let Some(inherited) = &inherited {
+            listeners.inherit(&inherited.facts.fronts);
+        }
         let known = inherited.as_ref().map(|it| it.facts.manager.clone());
         let notifier = Arc::new(Notifier::from_env(known.unwrap_or_default()));
         let doors = [admin.as_ref().and_then(|(it, _)| second(it)), None, None];
