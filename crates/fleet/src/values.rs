@@ -128,6 +128,9 @@ fn check_text(text: &str) -> Result<(), Refused> {
     Ok(())
 }
 
+/// What is held back of another history: everything that is not vouched for.
+pub const HELD_ALL: &str = "all";
+
 /// What a process holds back, in words.
 fn check_held(held: &[String]) -> Result<(), Refused> {
     check(held.len() <= LIST_MAX, "too much is held back")?;

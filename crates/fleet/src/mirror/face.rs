@@ -6,6 +6,7 @@ use super::judge::{Doubt, Loss, doubt_header};
 use super::reads::Reads;
 use crate::etcd::kv::{Header, Range};
 use crate::keyspace::Class;
+use crate::values::HELD_ALL;
 
 /// What a mirror is told at its start.
 #[derive(Clone, Debug)]
@@ -159,9 +160,6 @@ pub type HeldBack = [(&'static str, usize); Class::ALL.len() + 1];
 pub fn words(held: &HeldBack) -> Vec<String> {
     held.iter().filter(|(_, keys)| *keys > 0).map(|(kind, _)| (*kind).to_owned()).collect()
 }
-
-/// What is held back of another history: everything that is not vouched for.
-pub const HELD_ALL: &str = "all";
 
 /// Bans that a mirror copies, and commands let there be.
 pub const BANS_MAX: usize = 200_000;

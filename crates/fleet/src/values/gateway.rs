@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Backend, LIST_MAX, Reach, Refused, Stored, check, check_held, check_name, check_text, is_zero,
+    Backend, HELD_ALL, LIST_MAX, Reach, Refused, Stored, check, check_held, check_name, check_text,
+    is_zero,
 };
 use crate::keyspace::Name;
-use crate::mirror::face::HELD_ALL;
 
 /// A gateway, under its lease.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
