@@ -213,6 +213,12 @@ fn what_an_agents_file_says_of_its_processes_changes_with_a_reload() {
     let since = || rig.fleet.created("/f/truth/backend/arena-1");
     let before = since().expect("it stands there");
 
+    // Under another name its players would have no slots.
+    rig.file_of_agent("2m", &first.replace("arena-1", "arena-a"));
+    let refused = reload(&rig.folder, &[]);
+    let why = "backend arena-a: its address is that of arena-1; remove that one first";
+    assert!(refused.code == Some(2) && refused.stderr.contains(why), "{}", refused.stderr);
+
     let changed = first.replace("dust", "dunes").replace("slots = 4", "slots = 8");
     rig.file_of_agent("2m", &format!("{changed}{second}"));
     let said = reload(&rig.folder, &[]).succeeded();

@@ -155,7 +155,15 @@ fn backend_changes(
     for (at, then) in before.backends.iter().enumerate() {
         let name = &then.name;
         let Some(now) = after.backends.iter().position(|it| it.name == *name) else {
-            changes.push(format!("backend {name} removed; its players stay until they leave"));
+            let is_there = |link: &Link| matches!(link, Link::Udp(_)) && *link == then.link;
+            match after.backends.iter().find(|it| is_there(&it.link)) {
+                // Its players would have no slots there.
+                Some(now) => refusals.push(format!(
+                    "backend {}: its address is that of {name}; remove that one first, and add this one when its players have left",
+                    now.name
+                )),
+                None => changes.push(format!("backend {name} removed; its players stay until they leave")),
+            }
             continue;
         };
         let (hosted, now) = (&after.hosted[now], &after.backends[now]);
