@@ -276,7 +276,8 @@ impl Control {
     /// Goes on with its agents' connections, once the workers turn.
     pub fn inherit_agents(&mut self, bytes: &[u8], fds: Vec<OwnedFd>) {
         let now_ns = self.main_loop.view.now_ns();
-        self.main_loop.agents.inherit(bytes, fds, now_ns);
+        let connected = self.main_loop.agents.inherit(bytes, fds, now_ns);
+        self.main_loop.keep_connected(connected);
     }
 
     /// Adds what that process had recorded of latencies when its workers ended, once it says so.

@@ -54,7 +54,7 @@ use known::Reading;
 pub use known::{Backend, Clustered, Known};
 pub use leases::LEASES_FILE;
 use leases::Left;
-pub(crate) use merge::{CLASH, merged_beside};
+pub(crate) use merge::{CLASH, keep_connected, merged_beside, serve_also};
 pub use merge::{Merged, Refused, merged};
 pub use own::Facts;
 pub use players::PlayerCounts;

@@ -129,17 +129,27 @@ impl Agents {
     /// Goes by what the fleet knows of agents and their backends. Addresses stay the same: the
     /// file's.
     pub(super) fn follow(&mut self, config: &Config, now_ns: u64) {
+        if self.want(config) {
+            self.tick(now_ns);
+        }
+    }
+
+    /// The same, from the next tick on. Whether that changes anything.
+    pub(super) fn want(&mut self, config: &Config) -> bool {
         let (known, agents) = (known(config), &config.agents);
         if self.config == *agents && self.known == known {
-            return;
+            return false;
         }
         match made(agents, &self.made) {
             Ok(made) => (self.made, self.config, self.known) = (made, agents.clone(), known),
-            Err(why) => return tracing::error!(event = "agents_failed", "{why}"),
+            Err(why) => {
+                tracing::error!(event = "agents_failed", "{why}");
+                return false;
+            }
         }
         let opened = self.wanted.take().map(|(_, opened)| opened).unwrap_or_default();
         self.wanted = Some((rules(&self.config, &self.known, &self.made), opened));
-        self.tick(now_ns);
+        true
     }
 
     /// Carries it out.
@@ -155,12 +165,19 @@ impl Agents {
         self.trunks.is_serving().then(|| self.trunks.rest())
     }
 
-    /// Goes on with what the process before has given away, from the next tick on.
-    pub(super) fn inherit(&mut self, bytes: &[u8], fds: Vec<OwnedFd>, now_ns: u64) {
+    /// Goes on with what the process before has given away, from the next tick on. Returns which
+    /// agents are connected, and the backends that each serves.
+    pub(super) fn inherit(
+        &mut self,
+        bytes: &[u8],
+        fds: Vec<OwnedFd>,
+        now_ns: u64,
+    ) -> Vec<(String, Vec<String>)> {
         self.patient_until_ns = now_ns + PATIENCE_NS;
         if let Err(why) = self.trunks.inherit(bytes, fds) {
             tracing::error!(event = "agents_failed", "{why}");
         }
+        self.trunks.inherited().collect()
     }
 
     /// Ends all trunks.

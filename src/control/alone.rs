@@ -89,6 +89,8 @@ impl ControlLoop {
         Ok(())
     }
 
+    pub(super) fn keep_connected(&self, _: Vec<(String, Vec<String>)>) {}
+
     pub(super) const fn with_fleet(&self, read: Config) -> (Config, Option<Config>) {
         (read, None)
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::plan;
 use super::reload;
 use crate::config::{self, Config, Link, Protocol};
-use crate::membership::{CLASH, Facts, Known, Refused, merged_beside};
+use crate::membership::{CLASH, Facts, Known, Refused, merged_beside, serve_also};
 use ringgate_fleet::seal::name_of;
 use ringgate_fleet::values::gateway::{Cluster, Entrance, Listener, SHUT_MAX};
 use ringgate_gate::{
@@ -347,17 +347,8 @@ fn keep_served(config: &mut Config, running: &Running<'_>) {
     for before in served.filter(|agent| !agent.backends.is_empty()) {
         let stay: Vec<_> = before.backends.iter().filter(has_players).cloned().collect();
         let may_stay = config.agents.iter().any(|it| it.serves_fleet && it.bind == before.bind);
-        if stay.is_empty() || !may_stay {
-            continue;
-        }
-        if config.agents.iter().all(|it| it.name != before.name) {
-            config.agents.push(config::Agent { backends: Vec::new(), ..before.clone() });
-        }
-        let mut own = config.agents.iter_mut().filter(|it| it.name == before.name);
-        if let Some(agent) = own.next().filter(|it| it.serves_fleet) {
-            let missing: Vec<_> =
-                stay.into_iter().filter(|it| !agent.backends.contains(it)).collect();
-            agent.backends.extend(missing);
+        if !stay.is_empty() && may_stay {
+            serve_also(config, config::Agent { backends: stay, ..before.clone() });
         }
     }
 }

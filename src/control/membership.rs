@@ -20,7 +20,7 @@ use super::{Busy, ControlLoop, NS_PER_MS};
 use crate::config::{Config, WhenAway};
 use crate::membership::{
     AnswerBody, Answerer, Answering, COPY_FILE, Door, Facts, Inherited, KEYS_FILE, LEASES_FILE,
-    Member, Prepared, Refused, Rules, Shelf, Status, merged,
+    Member, Prepared, Refused, Rules, Shelf, Status, keep_connected, merged,
 };
 pub(super) use crate::membership::{Known, Order};
 use ringgate_fleet::values::Question;
@@ -221,6 +221,17 @@ impl ControlLoop {
             prepared.inherit(Inherited::deserialize(row).map_err(|why| why.to_string())?);
         }
         Ok(())
+    }
+
+    /// Agents go on with what they serve that the process before has had, and that the fleet does
+    /// not know: until it is known again, or its players have left.
+    pub(super) fn keep_connected(&mut self, connected: Vec<(String, Vec<String>)>) {
+        let mut config = Config::clone(&self.config);
+        for agent in connected {
+            keep_connected(&mut config, agent);
+        }
+        self.agents.want(&config);
+        self.config = Arc::new(config);
     }
 
     /// A config that was read, with what the fleet knows, and as it was read.

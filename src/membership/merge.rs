@@ -107,6 +107,28 @@ fn let_serve(agents: &mut [config::Agent], backend: &known::Backend) {
     }
 }
 
+/// In a successor, an agent that is connected goes on to serve the backends of its links: the fleet
+/// may have lost some of them before, or this process has not heard of it yet.
+pub(crate) fn keep_connected(config: &mut Config, (name, mut backends): (String, Vec<String>)) {
+    backends.retain(|name| config.backends.iter().all(|it| it.name != *name));
+    if let Some(any) = config.agents.iter().find(|it| it.name == ANY_AGENT).cloned() {
+        serve_also(config, config::Agent { name, backends, ..any });
+    }
+}
+
+/// An agent may serve these as well.
+pub(crate) fn serve_also(config: &mut Config, also: config::Agent) {
+    if config.agents.iter().all(|it| it.name != also.name) {
+        return config.agents.push(also);
+    }
+    let mut own = config.agents.iter_mut().filter(|it| it.name == also.name);
+    if let Some(agent) = own.next().filter(|it| it.serves_fleet) {
+        let is_missing = |it: &String| !agent.backends.contains(it);
+        let missing: Vec<_> = also.backends.into_iter().filter(is_missing).collect();
+        agent.backends.extend(missing);
+    }
+}
+
 /// The tokens of a plain listener whose backends are the fleet's. Two backends cannot have one, as
 /// they may where tokens are short.
 fn tokens_of(

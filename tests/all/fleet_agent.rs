@@ -14,6 +14,7 @@ use crate::agent_reload::reload;
 use crate::control_metrics::lists;
 use crate::control_rig::{Daemon, Player, wait_for};
 use crate::fleet_announce::{Process, has, is_gone, takes_players, value};
+use crate::fleet_gateway::Heir;
 use crate::fleet_rig::{Fleet, backend_is_up, in_fleet, key};
 use crate::folder::Folder;
 use crate::oncall::row;
@@ -168,6 +169,30 @@ fn an_unmodified_server_behind_an_agent_is_found_by_a_gateway_elsewhere() {
     assert!(last.contains("\"state\":\"draining\""), "{last}");
     assert!(!rig.fleet.ctl(&["get", "/f/truth/agent/host-7"]).contains("host-7"));
     assert!(player.is_connected());
+}
+
+/// The agent does not see for a while what has become of its keys: they are not mirrored there.
+#[test]
+fn players_stay_when_their_gateway_is_replaced_while_their_agent_is_gone_from_etcd() {
+    let Some(rig) = Rig::new() else { return };
+    let port = own_port();
+    let _server = start_server(port);
+    let gateway = rig.gateway("gate-1");
+    let _agent = rig.agent(&server(port, ""));
+    rig.is_led_to_by("arena-1", &["gate-1"]);
+    takes_players(&gateway);
+    let mut player = Player::connected(gateway.listener, 1, &key(1));
+    player.echo(b"over the trunk");
+    rig.fleet.ctl(&["del", "/f/truth/backend/arena-1"]);
+    rig.fleet.ctl(&["del", "/f/truth/agent/host-7"]);
+    is_retired(&gateway);
+    let _heir = Heir::of(&gateway);
+    player.echo(b"by the next process");
+    wait_for("the next process is up to date", || {
+        gateway.get("/metrics").value("ringgate_fleet_current").filter(|it| *it == 1)
+    });
+    player.echo(b"undisturbed");
+    assert!(!gateway.log().contains("agent_down"), "{}", gateway.log());
 }
 
 #[test]

@@ -212,6 +212,26 @@ fn an_agent_with_a_list_may_serve_no_more() {
     assert!(refused[0].why.contains("unreal"), "{refused:?}");
 }
 
+#[test]
+fn what_a_connected_agent_serves_stays_where_the_fleet_does_not_know_it_yet() {
+    if let Err(why) = ringgate_os::processor::suffices_for_tls() {
+        return eprintln!("SKIPPED: {why}");
+    }
+    let Merged { mut config, .. } = with_agents(vec![behind("one", "host-8")], &["host-8"]);
+    let links = |names: &[&str]| names.iter().map(|&it| it.to_owned()).collect();
+    keep_connected(&mut config, ("host-7".to_owned(), links(&["lost"])));
+    keep_connected(&mut config, ("host-8".to_owned(), links(&["one", "two"])));
+    keep_connected(&mut config, ("host-9".to_owned(), links(&["one", "three"])));
+    let own: Vec<_> =
+        config.agents.iter().map(|it| (it.name.as_str(), it.backends.join(" "))).collect();
+    let expected = [("host-7", "listed"), ("*", ""), ("host-8", "one two"), ("host-9", "three")];
+    assert_eq!(own, expected.map(|(name, backends)| (name, backends.to_owned())));
+    // Where the file lets no agent of the fleet in, nobody stays.
+    config.agents.clear();
+    keep_connected(&mut config, ("host-8".to_owned(), links(&["one"])));
+    assert!(config.agents.is_empty());
+}
+
 /// One without agents is upgraded from a release that had no sockets for bundles then.
 #[test]
 fn a_gateway_in_front_of_unreal_servers_has_bundle_links_if_it_has_agents() {

@@ -128,6 +128,12 @@ impl Trunks {
         Ok(())
     }
 
+    /// The agents that the process before had until rules are adopted, and the backends of their
+    /// links.
+    pub fn inherited(&self) -> impl Iterator<Item = (String, Vec<String>)> + '_ {
+        self.inherited.sites.iter().map(Site::serves)
+    }
+
     /// Whether agents can connect, or are connected.
     pub fn is_serving(&self) -> bool {
         !self.doors.is_empty() || self.shared.has_trunks()

@@ -127,6 +127,11 @@ impl Site {
         (&self.agent, self.trunk.agreed().map(|it| it.lanes), self.links.by_backend())
     }
 
+    /// Whose it is, and the backends of its links.
+    pub(crate) fn serves(&self) -> (String, Vec<String>) {
+        (self.agent.clone(), self.links.by_backend().into_keys().collect())
+    }
+
     /// Goes on with it, by the rules of this process.
     pub(crate) fn start(mut self) {
         let (shared, number) = (Arc::clone(&self.shared), self.number);
