@@ -237,12 +237,18 @@ fn new_id() -> Result<Name, Error> {
 
 /// Which questions were answered, so that each is answered once.
 ///
-/// Time only goes on here: where the host's clock is set back, an old question stays old.
+/// Time only goes on here: where the host's clock is set back, an old question stays old. By more
+/// than a question lasts, the clock was ahead: then it is believed again, and a question has to be
+/// younger than all that were answered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Used {
     /// Until when each could be believed, in seconds since 1970.
     until: BTreeMap<Name, u64>,
     latest_s: u64,
+    /// When the youngest of those that were answered was asked, and up to which moment none is
+    /// answered any more.
+    asked_s: u64,
+    over_s: u64,
 }
 
 ringgate_core::told! {
@@ -261,6 +267,7 @@ impl Used {
     /// What a process before has remembered, and how late it was there.
     pub fn adopt(&mut self, before: impl IntoIterator<Item = (String, u64)>, latest_s: u64) {
         self.latest_s = self.latest_s.max(latest_s);
+        self.asked_s = self.asked_s.max(latest_s);
         let before =
             before.into_iter().filter_map(|(id, until_s)| Some((Name::new(&id)?, until_s)));
         self.until.extend(before);
@@ -271,13 +278,17 @@ impl Used {
         self.until.iter().map(|(id, until_s)| (id.to_string(), *until_s)).collect()
     }
 
-    /// How late it was when it was asked last, in seconds since 1970.
-    pub const fn latest_s(&self) -> u64 {
-        self.latest_s
+    /// How late it was when it was asked last, in seconds since 1970: for the next process not
+    /// earlier than the moment up to which none is answered.
+    pub fn latest_s(&self) -> u64 {
+        self.latest_s.max(self.over_s)
     }
 
     /// Whether a question that was asked then is to be answered. It is remembered that it was.
     pub fn admit(&mut self, id: &Name, at_s: u64, now_s: u64) -> Result<(), NotNow> {
+        if self.latest_s > now_s.saturating_add(LIFE_S) {
+            (self.over_s, self.latest_s) = (self.asked_s, now_s);
+        }
         let now_s = now_s.max(self.latest_s);
         self.latest_s = now_s;
         self.until.retain(|_, until_s| *until_s >= now_s);
@@ -285,12 +296,13 @@ impl Used {
         if apart_s > LIFE_S {
             return Err(NotNow::Clocks(apart_s));
         }
-        if self.until.contains_key(id) {
+        if at_s <= self.over_s || self.until.contains_key(id) {
             return Err(NotNow::Used);
         }
         if self.until.len() >= USED_MAX {
             return Err(NotNow::Many);
         }
+        self.asked_s = self.asked_s.max(at_s);
         self.until.insert(id.clone(), at_s + LIFE_S);
         Ok(())
     }
@@ -330,19 +342,35 @@ mod tests {
             assert_eq!(used.admit(&id(1), NOW_S, now_s), Err(NotNow::Used), "{now_s}");
         }
         // Once it is forgotten it is too old, whatever the host's clock says afterwards.
-        for now_s in [NOW_S + LIFE_S + 1, NOW_S, NOW_S - 3600] {
-            assert_eq!(used.admit(&id(1), NOW_S, now_s), Err(NotNow::Clocks(LIFE_S + 1)));
+        for (now_s, why) in [
+            (NOW_S + LIFE_S + 1, NotNow::Clocks(LIFE_S + 1)),
+            (NOW_S + 1, NotNow::Clocks(LIFE_S + 1)),
+            (NOW_S, NotNow::Used),
+            (NOW_S - 3600, NotNow::Clocks(3600)),
+            (NOW_S, NotNow::Used),
+        ] {
+            assert_eq!(used.admit(&id(1), NOW_S, now_s), Err(why), "{now_s}");
         }
         assert!(used.until.is_empty(), "nothing is remembered for ever");
-        assert_eq!(used.admit(&id(2), NOW_S - 3600, NOW_S), Err(NotNow::Clocks(3661)));
+        assert_eq!(used.admit(&id(2), NOW_S - 3600, NOW_S), Err(NotNow::Clocks(3600)));
         // An asker whose clock is ahead is believed within bounds, and no longer twice.
         let ahead_s = NOW_S + 2 * LIFE_S;
         assert_eq!(used.admit(&id(3), ahead_s, NOW_S + LIFE_S + 1), Ok(()));
         assert_eq!(used.admit(&id(3), ahead_s, ahead_s + LIFE_S), Err(NotNow::Used));
-        assert_eq!(
-            used.admit(&id(4), ahead_s + 2 * LIFE_S + 1, 0),
-            Err(NotNow::Clocks(LIFE_S + 1))
-        );
+    }
+
+    #[test]
+    fn a_clock_that_was_ahead_is_believed_again() {
+        let day_s = 24 * 3600;
+        let mut used = Used::default();
+        assert_eq!(used.admit(&id(1), NOW_S, NOW_S), Ok(()));
+        assert_eq!(used.admit(&id(2), NOW_S + 1, NOW_S + day_s), Err(NotNow::Clocks(day_s - 1)));
+        assert_eq!(used.admit(&id(3), NOW_S + 2, NOW_S + 2), Ok(()));
+        assert_eq!(used.admit(&id(1), NOW_S, NOW_S + 2), Err(NotNow::Used), "it was forgotten");
+        let mut next = Used::default();
+        next.adopt(used.handed(), used.latest_s());
+        assert_eq!(next.admit(&id(4), NOW_S + 3, NOW_S + 3), Ok(()));
+        assert_eq!(next.admit(&id(3), NOW_S + 2, NOW_S + 3), Err(NotNow::Used));
     }
 
     #[test]
@@ -358,7 +386,7 @@ mod tests {
         assert_eq!(next.admit(&id(3), later_s, later_s), Ok(()));
         let mut last = Used::default();
         last.adopt(next.handed(), next.latest_s());
-        assert_eq!(last.admit(&id(1), NOW_S, NOW_S), Err(NotNow::Clocks(LIFE_S + 2)));
+        assert_eq!(last.admit(&id(1), NOW_S, NOW_S), Err(NotNow::Used));
     }
 
     #[test]
