@@ -411,12 +411,13 @@ fn a_listener_that_has_closed_is_captured_no_more_whoever_has_its_number() {
     let _game = Game::start(&daemon, "arena");
     daemon.ready();
     Player::connected(address_of(&daemon, "us"), 7, KEY_HEX).leave();
-    let of_it = Capturing::start(&daemon, &["--listener", "us"]);
+    let mut of_it = Capturing::start(&daemon, &["--listener", "us"]);
     let mut of_all = Capturing::start(&daemon, &["--address", "127.0.0.0/8"]);
     reload(&daemon, &text);
+    of_it.play(|| ());
     let (ran, _) = of_it.ended();
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    assert!(ran.stdout.contains("its listener has gone"), "{}", ran.stdout);
+    assert!(ran.stderr.contains("its listener has gone"), "{}", ran.stderr);
     assert!(shown(&daemon, "us").is_empty());
     reload(&daemon, &with(&text, "asia", &own_address().to_string()));
     let file = of_all.folder.join("file.pcapng");
