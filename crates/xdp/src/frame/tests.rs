@@ -151,6 +151,10 @@ fn addresses() -> impl Strategy<Value = (LocalIp, [u8; 16], bool)> {
         (1..255_u8, any::<[u8; 15]>(), any::<[u8; 16]>()).prop_map(|(first, rest, own)| {
             let mut ip = [first; 16];
             ip[1..].copy_from_slice(&rest);
+            // What is an address on its link only is refused.
+            if Ipv6Addr::from(ip).is_unicast_link_local() {
+                ip[0] = 0x20;
+            }
             // An own address that looks like an IPv4 one would be one.
             let own = if LocalIp::v6(own, 0).is_v4() { [1; 16] } else { own };
             (LocalIp::v6(own, 0), ip, false)
