@@ -1,6 +1,6 @@
-//! The command line: one file for each command, with its arguments and a `run` that either succeeds
-//! or says in one sentence why not. `exit` turns that into what the terminal and the shell see, the
-//! same way for all commands.
+//! The command line: the commands that serve or play, a file each, beside those of
+//! `ringgate_commands` that ask. `exit` there turns what each of them returns into what the
+//! terminal and the shell see.
 
 #[cfg(feature = "agent")]
 mod agent;

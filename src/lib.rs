@@ -1,5 +1,5 @@
-//! ringgate: a gateway in front of fleets of game servers. The daemon: its commands, its
-//! configuration, its workers' threads, and the way in for those who operate it.
+//! ringgate: a gateway in front of fleets of game servers. The daemon: the commands that serve and
+//! play, and the way in for those who operate it.
 //!
 //! What decides about packets lies in `crates/`, where it is driven without a socket or a clock;
 //! `worker` is the only place where drivers and gates meet. `docs/ARCHITECTURE.md` holds the map

@@ -93,11 +93,11 @@ fn left_behind(bytes: &[u8]) {
         assert_eq!(put(&again.expect("it was just written")).len(), once.len());
         for game in (0..GAMES_MAX).map(Game::at) {
             if relay.has(game) {
-                relay.handle_bundle(game, bytes, |_| ());
+                relay.handle_bundle(game, bytes, &mut |_| ());
             }
         }
-        relay.handle_lane(LANE, |_| ());
-        relay.handle_lane_lost(|_| ());
+        relay.handle_lane(LANE, &mut |_| ());
+        relay.handle_lane_lost(&mut |_| ());
     }
 }
 

@@ -17,7 +17,7 @@ use super::logging;
 use super::{Failure, exit, first};
 use crate::config::Config;
 use crate::control::{Control, Joining, Settings, plan};
-pub(super) use ringgate_commands::run::Args;
+pub(super) use ringgate_commands::run_args::Args;
 use ringgate_gate::Setup;
 use ringgate_io::{StartError, socket};
 use ringgate_link::announce::ANNOUNCE_SOCKET;

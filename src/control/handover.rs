@@ -211,7 +211,7 @@ impl ControlLoop {
         }
         let denied = self.denials.give(self.view.now_ns())?;
         self.busy = Busy::Copying;
-        let (drains, drained) = self.drains();
+        let (drains, drained) = self.drain_rows();
         Ok(Early { sockets: Vec::new(), drains, drained, denied })
     }
 
@@ -322,9 +322,10 @@ impl ControlLoop {
         self.config.gateway.run_dir.join(ANNOUNCE_SOCKET)
     }
 
-    /// A player may come to any of them before the barrier, but to none that is retired.
+    /// A player may come to any of them before the barrier, but to none that is retired. One that
+    /// drains does so when it is back, too.
     fn backends_of_players(&self) -> Vec<BackendRow> {
-        self.backend_rows(|id, it| !it.retired || self.view.players(id) > 0)
+        self.backend_rows(|id, it| !it.retired || it.drained || self.view.players(id) > 0)
     }
 
     fn backend_rows(&self, is_meant: impl Fn(BackendId, &Backend) -> bool) -> Vec<BackendRow> {
@@ -372,8 +373,9 @@ impl ControlLoop {
         true
     }
 
-    /// What an operator sends nobody to, and the names of what is there of it.
-    fn drains(&self) -> (Vec<DrainRow>, Vec<(String, Option<u64>)>) {
+    /// What an operator sends nobody to; and, for a release that knows no rows, the names of what
+    /// is there of it.
+    fn drain_rows(&self) -> (Vec<DrainRow>, Vec<(String, Option<u64>)>) {
         let (mut rows, mut named) = (Vec::new(), Vec::new());
         for (id, it) in self.setup.backends.pairs().filter(|(_, it)| it.drained) {
             let (name, until_ns) = (it.name.clone(), self.deadlines.get(&id).copied());

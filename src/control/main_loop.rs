@@ -285,8 +285,9 @@ impl ControlLoop {
         let Inherited { drains, drained, .. } = inherited;
         for id in setup.backends.ids() {
             let it = &mut setup.backends[id];
-            let is_put_back = !it.retired && self.is_of_file(&it.name);
-            let is_meant = |row: &&DrainRow| row.is_there || !is_put_back;
+            // One that was not there, and is in the file now, was put back into it.
+            let is_in_file = !it.retired && self.is_of_file(&it.name);
+            let is_meant = |row: &&DrainRow| row.is_there || !is_in_file;
             let row = drains.iter().filter(is_meant).find(|row| it.is(&row.name, row.address));
             let is_named = |(name, _): &&_| drains.is_empty() && !it.retired && *name == it.name;
             let named = drained.iter().find(is_named);

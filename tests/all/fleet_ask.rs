@@ -304,8 +304,9 @@ fn a_backend_and_a_gateway_are_drained_and_taken_back_from_one_place() {
     let said = rig.run(&["undrain", "at-gate-1"]).succeeded();
     assert_eq!(said, "gate-1: backend at-gate-1 takes players again\n");
     assert!(!is_drained("at-gate-1"));
-    // A registration that is away for a while takes nobody's word back, and a backend that is away
-    // can be taken back.
+    // A registration that is away for a while takes nobody's word back, nor does an upgrade
+    // meanwhile; and a backend that is away can be taken back.
+    let mut heir = None;
     for is_away in [false, true] {
         rig.run(&["drain", "at-gate-1", "--deadline", "1h"]).succeeded();
         rig.fleet.ctl(&["del", "/f/truth/backend/at-gate-1"]);
@@ -315,6 +316,7 @@ fn a_backend_and_a_gateway_are_drained_and_taken_back_from_one_place() {
             backends.iter().any(|it| it["name"] == "at-gate-1")
         };
         wait_for("it is gone", || (!is_known()).then_some(()));
+        heir = heir.or_else(|| Some(Heir::of(rig.daemon(0))));
         let undrain = || rig.run(&["undrain", "at-gate-1"]).succeeded();
         let gone = is_away.then(undrain);
         rig.fleet.put_backend(rig.daemon(0), "at-gate-1", 100, "ready");
@@ -324,6 +326,7 @@ fn a_backend_and_a_gateway_are_drained_and_taken_back_from_one_place() {
         assert_eq!(said, "gate-1: backend at-gate-1 takes players again\n");
         assert!(!is_drained("at-gate-1"));
     }
+    drop(heir);
     let mut player = rig.player(1, 7);
     let has_sessions = |rig: &Rig, count: u64| {
         wait_for("its sessions", || {

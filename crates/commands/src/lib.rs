@@ -1,7 +1,8 @@
 //! The commands of ringgate that serve nobody and play nobody themselves: they ask a daemon by its
-//! control socket, a fleet by etcd, or this host. One file for each command, with its arguments and
-//! a `run` that either succeeds or says in one sentence why not. `exit` turns that into what the
-//! terminal and the shell see, the same way for all commands.
+//! control socket, a fleet by etcd, or this host, or work on files and keys. One file for each
+//! command, with its arguments and a `run` that either succeeds or says in one sentence why not.
+//! `exit` turns that into what the terminal and the shell see, the same way for all commands;
+//! `admin`, `files`, `config_file` and `logging` are what many of them need.
 //!
 //! They need neither workers nor a control plane, so a change there builds none of them anew.
 
@@ -35,7 +36,7 @@ mod kick;
 pub mod logging;
 mod moving;
 mod reload;
-pub mod run;
+pub mod run_args;
 mod sessions;
 mod status;
 mod support;

@@ -2,7 +2,7 @@
 //!
 //! Whoever holds a [`Config`] relies on it: names are unique, every listener's backends exist and
 //! speak a link that the listener can use, every number is inside its range, every key is loaded.
-//! Nothing behind this module checks again.
+//! Nothing behind this package checks again.
 //!
 //! Every field is declared once (`declare`): name, what it accepts, default, meaning, and what it
 //! takes to change it. The reader, the member that holds the value, [`explain`] and the comparison

@@ -189,7 +189,8 @@ impl Fleet {
         }
         for _ in 0..ROUNDS_MAX {
             frozen.turn_all()?;
-            // Nobody who could send turns now, and the hatch is shut, so it stays like this.
+            // No worker turns now, and the hatch is shut, so it stays like this. What the watch
+            // says of udp servers is no matter: a successor's looks for itself.
             if self.posts.iter().all(|post| !post.has_mail()) {
                 return Ok(frozen);
             }

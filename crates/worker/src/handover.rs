@@ -159,8 +159,8 @@ pub struct DrainRow {
     pub address: Option<SocketAddr>,
     /// When its players have to leave, on the workers' clock.
     pub until_ns: Option<u64>,
-    /// The process that says so knows it from its config or its fleet: otherwise it may have been
-    /// taken from there.
+    /// The process that says so knows it from its config or its fleet. One that it does not, and
+    /// that a successor's file has, was put back there: players are sent to it.
     pub is_there: bool,
 }
 

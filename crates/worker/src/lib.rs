@@ -137,7 +137,7 @@ pub struct Fleet {
     seats: Vec<Sender<Box<Worker<AnyDriver>>>>,
     has_begun: bool,
     posts: Vec<Post>,
-    /// While they stand.
+    /// While they stand, and for good once another process has them.
     is_shut: IsShut,
     departures: Option<Departures>,
     /// By which workers are lent lanes of trunks.

@@ -41,20 +41,21 @@ pub(super) struct Post {
 #[derive(Debug)]
 pub(super) struct MailboxFull(pub(super) Box<Mail>);
 
-/// What a thread beside the workers posts through, which no barrier has stand still: it is shut
-/// while they stand, and for good where another process goes on with them. What comes then is
-/// refused, like what finds a mailbox full.
+/// What a thread posts through that the barrier does not stop, as the one that talks to other
+/// members of a cluster. It is shut while the workers stand, and for good where another process
+/// goes on with them. What comes then is refused, like what finds a mailbox full.
 #[derive(Clone)]
 pub struct Hatch {
     posts: Vec<Post>,
     is_shut: IsShut,
 }
 
+/// Whether a hatch is shut. Who posts holds the lock meanwhile.
 #[derive(Clone, Default)]
 pub(super) struct IsShut(Arc<Mutex<bool>>);
 
 impl IsShut {
-    /// From the moment in which this returns on, nothing comes through or everything does.
+    /// Once this has returned, nothing comes through or everything does.
     pub(super) fn set(&self, is_shut: bool) {
         *self.lock() = is_shut;
     }

@@ -10,7 +10,7 @@ use clap::Parser;
 
 use super::super::config_file::{GATEWAY, VARIABLE};
 use super::Finding;
-use crate::run;
+use crate::run_args;
 use ringgate_config::Config;
 use ringgate_os::diag::Transport;
 use ringgate_os::owners;
@@ -69,7 +69,7 @@ fn spelled(transport: Transport, address: SocketAddr) -> String {
 #[derive(Parser)]
 struct Told {
     #[command(flatten)]
-    run: run::Args,
+    run: run_args::Args,
 }
 
 /// Whether a process was started to run a gateway with this file.

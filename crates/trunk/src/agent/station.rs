@@ -204,7 +204,8 @@ impl Station {
         self.relayed(around, wish, |relay, act| relay.handle_passed(passed, act));
     }
 
-    /// Has the relay do something, and does what it wants.
+    /// Has the relay do something, and carries its actions out: local ones here, those for the
+    /// gateway as wishes.
     fn relayed<T>(
         &mut self,
         around: &mut Around<'_>,

@@ -60,7 +60,7 @@ pub enum Action<'a> {
     NotHeld(SessionId),
 }
 
-/// Does that: one function for all callers, because what a relay decides is a lot of code.
+/// Takes each [`Action`]. It is `dyn`, so that a relay is compiled once for all callers.
 pub type Act<'a> = &'a mut dyn FnMut(Action<'_>);
 
 /// Payloads and records that went no further, by name.
