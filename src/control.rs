@@ -49,7 +49,6 @@ mod tests;
 mod trace;
 mod view;
 
-use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -236,7 +235,6 @@ impl Control {
             retired_since: IdVec::new(),
             terms: 0,
             deadlines: Deadlines::new(),
-            overdue: HashMap::new(),
             denials,
             listeners,
             membership,

@@ -15,7 +15,21 @@ use ringgate_process::pages::asked::{AskedDrain, Draining};
 use ringgate_worker::{Fleet, Published};
 
 /// When the players of backends that drain have to leave.
-pub(super) type Deadlines = HashMap<BackendId, u64>;
+pub(super) type Deadlines = HashMap<BackendId, Deadline>;
+
+/// Of one backend.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Deadline {
+    pub(super) until_ns: u64,
+    /// When those who were there behind it were last told to leave.
+    told_ns: Option<u64>,
+}
+
+impl Deadline {
+    pub(super) const fn new(until_ns: u64) -> Self {
+        Self { until_ns, told_ns: None }
+    }
+}
 
 impl ControlLoop {
     /// Begins a drain of the gateway, or gives one that is under way another deadline.
@@ -114,9 +128,9 @@ impl ControlLoop {
         let players = self.view.players(backend);
         let now_ns = self.view.now_ns();
         self.deadlines.remove(&backend);
-        self.overdue.remove(&backend);
         if let Some(deadline) = deadline.filter(|_| drained) {
-            self.deadlines.insert(backend, now_ns + deadline.as_nanos() as u64);
+            let until_ns = now_ns + deadline.as_nanos() as u64;
+            self.deadlines.insert(backend, Deadline::new(until_ns));
         }
         let mut setup = Setup::clone(&self.setup);
         let name = setup.backends[backend].name.clone();
@@ -152,17 +166,12 @@ impl ControlLoop {
     /// let in at that moment, or has come from another gateway of a cluster since, leaves as well.
     pub(super) fn end_overdue(&mut self, fleet: &Fleet) {
         let now_ns = self.view.now_ns();
-        let Self { deadlines, overdue, .. } = self;
-        overdue.retain(|backend, _| deadlines.contains_key(backend));
-        let is_over = |until_ns: &u64| now_ns >= *until_ns;
-        for backend in deadlines.iter().filter(|it| is_over(it.1)).map(|(backend, _)| *backend) {
+        for (&backend, it) in self.deadlines.iter_mut().filter(|(_, it)| now_ns >= it.until_ns) {
             let players = self.view.players(backend);
-            let told_ns = overdue.get(&backend).copied();
-            if told_ns.is_some_and(|it| players == 0 || now_ns < it + TELL_EVERY_NS) {
+            if it.told_ns.is_some_and(|it| players == 0 || now_ns < it + TELL_EVERY_NS) {
                 continue;
             }
-            overdue.insert(backend, now_ns);
-            if told_ns.is_none() {
+            if it.told_ns.replace(now_ns).is_none() {
                 let name = &self.setup.backends[backend].name;
                 tracing::info!(
                     event = "backend_drain_end",

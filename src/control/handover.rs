@@ -378,7 +378,7 @@ impl ControlLoop {
     fn drain_rows(&self) -> (Vec<DrainRow>, Vec<(String, Option<u64>)>) {
         let (mut rows, mut named) = (Vec::new(), Vec::new());
         for (id, it) in self.setup.backends.pairs().filter(|(_, it)| it.drained) {
-            let (name, until_ns) = (it.name.clone(), self.deadlines.get(&id).copied());
+            let (name, until_ns) = (it.name.clone(), self.deadlines.get(&id).map(|it| it.until_ns));
             let is_there = !it.retired;
             named.extend(is_there.then(|| (name.clone(), until_ns)));
             rows.push(DrainRow { name, address: it.address(), until_ns, is_there });

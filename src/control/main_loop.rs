@@ -1,7 +1,6 @@
 //! The control loop: takes commands and signals one by one while the workers run, and tells the
 //! workers. What a command asks for stands in the modules beside this one.
 
-use std::collections::HashMap;
 use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
@@ -17,7 +16,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::agents::{self, Agents};
 use super::cluster::Cluster;
 use super::denying::Denials;
-use super::draining::{self, Deadlines};
+use super::draining::{self, Deadline, Deadlines};
 use super::events::Watcher;
 use super::handover::{Talk, give_to};
 use super::http::Command;
@@ -69,8 +68,6 @@ pub(super) struct ControlLoop {
     /// Signals to end that have come.
     pub(super) terms: u32,
     pub(super) deadlines: Deadlines,
-    /// When the players of those whose time is over were last told to leave.
-    pub(super) overdue: HashMap<BackendId, u64>,
     pub(super) denials: Denials,
     pub(super) listeners: Listeners,
     pub(super) membership: Option<Membership>,
@@ -295,7 +292,7 @@ impl ControlLoop {
                 row.map(|row| row.until_ns).or_else(|| named.map(|(_, until_ns)| *until_ns));
             let Some(until_ns) = until_ns else { continue };
             it.drained = true;
-            self.deadlines.extend(until_ns.map(|until_ns| (id, until_ns)));
+            self.deadlines.extend(until_ns.map(|it| (id, Deadline::new(it))));
         }
         if !(drains.is_empty() && drained.is_empty()) {
             self.revise(fleet, setup);
