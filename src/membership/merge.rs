@@ -110,7 +110,7 @@ fn let_serve(agents: &mut [config::Agent], backend: &known::Backend) {
 /// In a successor, an agent that is connected goes on to serve the backends of its links: the fleet
 /// may have lost some of them before, or this process has not heard of it yet.
 pub(crate) fn keep_connected(config: &mut Config, (name, mut backends): (String, Vec<String>)) {
-    backends.retain(|name| config.backends.iter().all(|it| it.name != *name));
+    backends.retain(|backend| !config.has_backend(backend));
     if let Some(any) = config.agents.iter().find(|it| it.name == ANY_AGENT).cloned() {
         serve_also(config, config::Agent { name, backends, ..any });
     }

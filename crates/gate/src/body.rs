@@ -12,7 +12,6 @@ use crate::mail::{ForwardedDatagram, Mail, Request};
 use crate::now::Now;
 use crate::pace::{BatchDelay, Found, Pace, Rules};
 use crate::party::Party;
-use crate::setup::LinkKind;
 use ringgate_batch::{Batches, Clock, Driver, IoEvent, IoStats, Moment, Port, RxMeta, Wait};
 use ringgate_core::secret::CookieSecret;
 use ringgate_link::bundle::SessionId;
@@ -372,9 +371,7 @@ impl Body {
         session: SessionId,
         backend: BackendId,
     ) {
-        let LinkKind::Udp { address } = self.gate.setup().backends[backend].link else {
-            return;
-        };
+        let Some(address) = self.gate.setup().backends[backend].address() else { return };
         match driver.open(&Port::Session { address }) {
             Ok(socket) => self.gate.bind_session_socket(session, socket),
             Err(_) => self.gate.session_socket_failed(now, session),

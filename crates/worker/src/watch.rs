@@ -16,7 +16,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::mailbox::Post;
-use ringgate_gate::{BackendId, Claims, LinkKind, Listening, Mail, Setup};
+use ringgate_gate::{BackendId, Claims, Listening, Mail, Setup};
 use ringgate_os::diag::SocketTable;
 
 /// The thread that looks. Dropped, it ends.
@@ -87,7 +87,7 @@ impl Eye {
         let Self { setup, claims, posts, table, seen } = self;
         let mut known = std::mem::take(seen);
         for (id, backend) in setup.backends.pairs() {
-            let LinkKind::Udp { address } = backend.link else { continue };
+            let Some(address) = backend.address() else { continue };
             if backend.retired && claims.players(id) == 0 {
                 // Nobody waits for it, and what listens there one day may be another program.
                 continue;

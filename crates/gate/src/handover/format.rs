@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::handover::record::{
     Kind, Refused, Sink, Whose, check_beginning, first_record, take_records,
 };
-use crate::setup::{Backend, LinkKind, Listener, Phase, Protocol, Setup};
+use crate::setup::{Backend, Listener, Phase, Protocol, Setup};
 use crate::shared::fleet_players::FleetPlayers;
 use ringgate_batch::Endpoint;
 use ringgate_core::carry::{Carry, Maps, Reader};
@@ -237,11 +237,7 @@ impl ListenerFormat {
 
 impl BackendFormat {
     fn of(backend: &Backend) -> Self {
-        let address = match &backend.link {
-            LinkKind::Bundle { .. } => None,
-            LinkKind::Udp { address } => Some(endpoint_of(*address)),
-        };
-        Self { name: backend.name.clone(), address }
+        Self { name: backend.name.clone(), address: backend.address().map(endpoint_of) }
     }
 
     /// As [`Backend::is_same`] says.
