@@ -103,6 +103,8 @@ impl ControlLoop {
 
     pub(super) const fn hear_fleet(&self, _: &Fleet) {}
 
+    pub(super) const fn end_ousted(&self, _: &Fleet) {}
+
     pub(super) const fn tell_fleet(&self, _: &Fleet) {}
 
     pub(super) const fn show_fleet(&self, _: &Fleet) {}
