@@ -79,6 +79,40 @@ fn a_successor_that_has_to_start_afresh_serves_in_frames() {
     assert_eq!(host.shown()["mode"], "copy", "{}", log());
 }
 
+/// Players wait for a wire that is down; what waits on the card for it is handed over all the same.
+#[test]
+fn a_gateway_is_handed_over_while_its_interface_is_down() {
+    let Some(mut host) = Host::start() else { return };
+    host.warm_up();
+    for _ in 0..2 {
+        Host::set(&host.pair.gateway, "link set wire0 down");
+        let (code, said) = host.upgrade();
+        assert_eq!(code, Some(0), "{said}\n{}", host.daemon.log());
+    }
+    Host::set(&host.pair.gateway, "link set wire0 up");
+    host.warm_up();
+}
+
+#[test]
+fn an_interface_that_was_made_anew_is_served_after_an_upgrade() {
+    let Some(mut host) = Host::start() else { return };
+    host.warm_up();
+    Host::set(&host.pair.gateway, "link set wire0 address 02:00:00:00:00:99");
+    let is_attached = |host: &Host| host.shown()["attached"] == true;
+    wait_for("another address to be seen", || (!is_attached(&host)).then_some(()));
+    host.plays_plain(GATEWAY);
+    let (code, said) = host.upgrade();
+    assert_eq!(code, Some(0), "{said}\n{}", host.daemon.log());
+    assert!(!is_attached(&host), "the next process knows which address its program takes");
+    Host::set(&host.pair.gateway, "link del wire0");
+    host.pair.wire("0", 1500);
+    host.plays_plain(GATEWAY);
+    let (code, said) = host.upgrade();
+    assert_eq!(code, Some(0), "{said}\n{}", host.daemon.log());
+    host.warm_up();
+    assert!(is_attached(&host), "{}", host.daemon.log());
+}
+
 /// Sends a number each millisecond to the plain listener and in a netcode session, until its input
 /// ends. Everything has to come back.
 fn be_streaming() {

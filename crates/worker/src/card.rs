@@ -234,17 +234,20 @@ impl FleetCard {
             }
         }
         if serves_now {
-            self.base.serve(self.bound(addresses)).map_err(fail)?;
+            self.serve(addresses).map_err(fail)?;
         }
         let name = interface.clone();
         self.base.watch(move |news| tell(&name, news)).map_err(fail)
     }
 
-    /// Where the listeners are that are served by it.
-    fn bound(&self, addresses: &[Vec<SocketAddr>]) -> Vec<SocketAddr> {
+    /// Tells it where all listeners are, and which of them it serves.
+    fn serve(&self, addresses: &[Vec<SocketAddr>]) -> std::io::Result<()> {
         let listeners = self.listeners();
-        let mine = addresses.iter().zip(&*listeners).filter(|(_, is_mine)| **is_mine);
-        mine.flat_map(|(addresses, _)| addresses.iter().copied()).collect()
+        let bound = |is_mine: bool| {
+            let these = addresses.iter().zip(&*listeners).filter(|(_, it)| **it == is_mine);
+            these.flat_map(|(addresses, _)| addresses.iter().copied()).collect()
+        };
+        self.base.serve(bound(true), bound(false))
     }
 
     /// Listeners have come or gone: these are the addresses of all that there are, and whether each
@@ -257,7 +260,7 @@ impl FleetCard {
                 listeners[listener.index()] = *by_card;
             }
         }
-        if let Err(why) = self.base.serve(self.bound(addresses)) {
+        if let Err(why) = self.serve(addresses) {
             tell(&self.base.choice().interface, CardNews::Untold(why));
         }
     }

@@ -23,11 +23,15 @@ pub struct Book {
 
 #[derive(Debug, Default)]
 struct Entries {
-    /// Where sockets are bound.
-    bound: Vec<SocketAddr>,
+    /// Where sockets are bound whose datagrams may come in frames.
+    in_frames: Vec<SocketAddr>,
+    /// Where all others are.
+    others: Vec<SocketAddr>,
     snapshot: Snapshot,
     /// `None` where another process tells the program, up to when this one serves.
     told: Option<HashSet<Ours>>,
+    /// What the program could not be told.
+    failed: HashSet<Ours>,
 }
 
 impl Book {
@@ -49,10 +53,11 @@ impl Book {
         &self.program
     }
 
-    /// Frames for the sockets that are bound to these are ours from now on, and no others.
-    pub fn serve(&self, bound: Vec<SocketAddr>) -> io::Result<()> {
+    /// Frames for sockets that are bound to `in_frames` are ours from now on, and no others. Those
+    /// bound to `others` are the host's as well.
+    pub fn serve(&self, in_frames: Vec<SocketAddr>, others: Vec<SocketAddr>) -> io::Result<()> {
         let mut entries = self.entries();
-        entries.bound = bound;
+        (entries.in_frames, entries.others) = (in_frames, others);
         if entries.told.is_none() {
             entries.told = Some(self.program.all()?.into_iter().collect());
         }
@@ -67,34 +72,33 @@ impl Book {
     }
 
     /// How many addresses there are that frames can be for, each with a port and a VLAN.
-    pub fn len(&self) -> usize {
+    pub fn addresses(&self) -> usize {
         self.entries().told.as_ref().map_or(0, HashSet::len)
     }
 
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// What has gone goes first, so that there is room. All of it is tried; what has failed is
-    /// tried again with the next change.
+    /// tried again with the next change, and is an error when it was none before.
     fn tell(&self, entries: &mut Entries) -> io::Result<()> {
-        let Entries { bound, snapshot, told: Some(told) } = entries else { return Ok(()) };
-        let wanted = wanted(bound, snapshot, self.interface);
-        let mut outcome = Ok(());
-        let mut has_worked = |done: io::Result<()>| {
+        let wanted = wanted(entries, self.interface);
+        let Entries { told: Some(told), failed, .. } = entries else { return Ok(()) };
+        let (mut outcome, mut failing) = (Ok(()), HashSet::new());
+        let mut has_worked = |ours: Ours, done: io::Result<()>| {
             let is_done = done.is_ok();
-            if outcome.is_ok() {
-                outcome = done;
+            if !is_done {
+                failing.insert(ours);
+                if !failed.contains(&ours) && outcome.is_ok() {
+                    outcome = done;
+                }
             }
             is_done
         };
-        told.retain(|ours| wanted.contains(ours) || !has_worked(self.program.remove(ours)));
+        told.retain(|it| wanted.contains(it) || !has_worked(*it, self.program.remove(it)));
         for ours in wanted {
-            if !told.contains(&ours) && has_worked(self.program.add(&ours)) {
+            if !told.contains(&ours) && has_worked(ours, self.program.add(&ours)) {
                 told.insert(ours);
             }
         }
+        *failed = failing;
         outcome
     }
 
@@ -103,10 +107,12 @@ impl Book {
     }
 }
 
-/// What is ours, where sockets are bound to these addresses. An address on the interface, or on a
+/// What is ours, where sockets are bound to such addresses. An address on the interface, or on a
 /// VLAN in it, is ours in that VLAN; one that is elsewhere on this host, and that a socket is bound
-/// to by name, in all of them. A wildcard takes what the interface has.
-fn wanted(bound: &[SocketAddr], snapshot: &Snapshot, interface: u32) -> HashSet<Ours> {
+/// to by name, in all of them. A wildcard takes what the interface has, but for addresses to which
+/// another socket is bound by name: the kernel gives datagrams to that one.
+fn wanted(entries: &Entries, interface: u32) -> HashSet<Ours> {
+    let Entries { in_frames, others, snapshot, .. } = entries;
     let vlans: Vec<(u32, u16)> = snapshot
         .links
         .iter()
@@ -122,9 +128,12 @@ fn wanted(bound: &[SocketAddr], snapshot: &Snapshot, interface: u32) -> HashSet<
     for address in snapshot.addresses.iter().filter(|it| !is_of_link(it.ip)) {
         let own: Vec<u16> =
             vlans.iter().filter(|(at, _)| *at == address.interface).map(|(_, it)| *it).collect();
-        for socket in bound.iter().filter(|it| it.is_ipv4() == address.ip.is_ipv4()) {
+        let is_here = |it: &SocketAddr, port| it.ip() == address.ip && it.port() == port;
+        let same_family = |it: &&SocketAddr| it.is_ipv4() == address.ip.is_ipv4();
+        for socket in in_frames.iter().filter(same_family) {
             let is_any = socket.ip().is_unspecified();
-            if !is_any && socket.ip() != address.ip {
+            let is_anothers = || others.iter().any(|it| is_here(it, socket.port()));
+            if if is_any { is_anothers() } else { socket.ip() != address.ip } {
                 continue;
             }
             let all = || vlans.iter().map(|(_, vlan)| *vlan).collect();
@@ -147,6 +156,7 @@ fn local_ip(ip: IpAddr) -> LocalIp {
 mod tests {
     use super::*;
     use crate::netlink::{Address, Link};
+    use crate::program::OURS_MAX;
 
     /// Interface 3 with VLAN 7 in it (4), interface 5 beside it, and loopback.
     fn snapshot() -> Snapshot {
@@ -176,6 +186,16 @@ mod tests {
         }
     }
 
+    fn loaded() -> Option<Program> {
+        let program = Program::load([2, 0, 0, 0, 0, 1], 1);
+        if let Err(why) = &program {
+            let is_required = std::env::var_os("REQUIRE_XDP").is_some_and(|value| value == "1");
+            assert!(!is_required, "REQUIRE_XDP=1, but: {why}");
+            eprintln!("SKIPPED: {why}");
+        }
+        program.ok()
+    }
+
     /// The VLANs and ports that a program was told, in order.
     fn told(book: &Book) -> Vec<(u16, u16)> {
         let all = book.program().all().expect("it can be asked");
@@ -186,38 +206,37 @@ mod tests {
 
     #[test]
     fn of_two_processes_the_one_that_serves_tells_the_program_and_each_bears_the_other() {
-        let program = match Program::load([2, 0, 0, 0, 0, 1], 1) {
-            Ok(program) => program,
-            Err(why) => {
-                let is_required = std::env::var_os("REQUIRE_XDP").is_some_and(|value| value == "1");
-                assert!(!is_required, "REQUIRE_XDP=1, but: {why}");
-                return eprintln!("SKIPPED: {why}");
-            }
-        };
+        let Some(program) = loaded() else { return };
         let given = program.given().expect("descriptors are left");
         let first = Book::new(Arc::new(program), 3);
         let at = |ports: &[u16]| ports.iter().map(|port| ([0; 4], *port).into()).collect();
         first.renew(snapshot()).expect("nothing to tell");
-        first.serve(at(&[8, 9])).expect("room");
+        first.serve(at(&[8, 9]), vec![]).expect("room");
         let program = Program::adopt(given, 1).expect("as it was given");
         let second = Book::adopt(Arc::new(program), 3, snapshot());
         // It follows what changes, and does not know yet what it will serve.
         second.renew(snapshot()).expect("nothing to tell");
         assert_eq!(told(&first), [(0, 8), (0, 9), (7, 8), (7, 9)]);
-        second.serve(at(&[9, 10])).expect("room");
+        second.serve(at(&[9, 10]), vec![]).expect("room");
         assert_eq!(told(&first), [(0, 9), (0, 10), (7, 9), (7, 10)]);
         // An address goes, and both take it out.
         let mut fewer = snapshot();
         fewer.addresses.retain(|it| it.interface != 4);
         second.renew(fewer.clone()).expect("it was there");
         first.renew(fewer).expect("it is not there, which is what is wanted");
-        first.serve(at(&[11])).expect("of these, 8 was taken out already");
+        first.serve(at(&[11]), vec![]).expect("of these, 8 was taken out already");
         assert_eq!(told(&first), [(0, 10), (0, 11)]);
     }
 
-    fn found(bound: &[&str]) -> Vec<(u16, IpAddr, u16)> {
-        let bound: Vec<_> = bound.iter().map(|it| it.parse().expect("an address")).collect();
-        let ours = wanted(&bound, &snapshot(), 3);
+    fn found(in_frames: &[&str]) -> Vec<(u16, IpAddr, u16)> {
+        found_beside(in_frames, &[])
+    }
+
+    fn found_beside(in_frames: &[&str], others: &[&str]) -> Vec<(u16, IpAddr, u16)> {
+        let all = |them: &[&str]| them.iter().map(|it| it.parse().expect("an address")).collect();
+        let (in_frames, others) = (all(in_frames), all(others));
+        let entries = Entries { in_frames, others, snapshot: snapshot(), ..Entries::default() };
+        let ours = wanted(&entries, 3);
         let mut found: Vec<_> = ours
             .into_iter()
             .map(|Ours { vlan, local, port }| {
@@ -237,6 +256,28 @@ mod tests {
     fn a_wildcard_takes_what_the_interface_has_in_its_vlan() {
         assert_eq!(found(&["0.0.0.0:9"]), [(0, ip("192.0.2.1"), 9), (7, ip("192.0.2.7"), 9)]);
         assert_eq!(found(&["[::]:9"]), [(0, ip("2001:db8::1"), 9)], "not what is of the link only");
+    }
+
+    #[test]
+    fn a_wildcard_leaves_an_address_to_the_socket_that_is_bound_to_it() {
+        let others = ["192.0.2.1:9", "192.0.2.7:8", "0.0.0.0:9"];
+        assert_eq!(found_beside(&["0.0.0.0:9"], &others), [(7, ip("192.0.2.7"), 9)]);
+        assert_eq!(found_beside(&["192.0.2.1:8"], &["0.0.0.0:8"]), [(0, ip("192.0.2.1"), 8)]);
+    }
+
+    #[test]
+    fn what_a_program_cannot_be_told_is_an_error_once() {
+        let Some(program) = loaded() else { return };
+        let book = Book::new(Arc::new(program), 3);
+        book.renew(snapshot()).expect("nothing to tell");
+        // Two addresses, each with more ports than the program has room for.
+        let too_many = 1..=u16::try_from(OURS_MAX).expect("not so many");
+        let too_many = too_many.map(|port| ([0; 4], port).into()).collect();
+        book.serve(too_many, vec![]).expect_err("no room");
+        book.renew(snapshot()).expect("nothing else has failed");
+        assert_eq!(book.addresses(), OURS_MAX as usize);
+        book.serve(vec![([0; 4], 8).into()], vec![]).expect("room again");
+        assert_eq!(told(&book), [(0, 8), (7, 8)]);
     }
 
     #[test]

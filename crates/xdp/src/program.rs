@@ -413,7 +413,7 @@ const _: () = assert!(KEY_ADDRESS % 8 == 0);
 const KEY_BYTES: u32 = 20;
 
 /// Addresses, each in every VLAN and with every port: more than any host has.
-const OURS_MAX: u32 = 4096;
+pub(crate) const OURS_MAX: u32 = 4096;
 
 /// A time in nanoseconds, and a mark that nothing else leaves there.
 const STAMP_BYTES: usize = 16;

@@ -73,6 +73,6 @@ never! { CardBase:
     given() -> io::Result<GivenBase>,
     is_attached() -> bool,
     mode_name(Option<&Card>) -> &'static str,
-    serve(Vec<SocketAddr>) -> io::Result<()>,
+    serve(Vec<SocketAddr>, Vec<SocketAddr>) -> io::Result<()>,
     watch(impl FnMut(CardNews) + Send + 'static) -> io::Result<()>,
 }

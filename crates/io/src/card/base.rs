@@ -155,14 +155,15 @@ impl CardBase {
         }
     }
 
-    /// Frames for sockets that are bound to these addresses are ours from now on, and no others.
-    pub fn serve(&self, bound: Vec<SocketAddr>) -> io::Result<()> {
-        self.book.serve(bound)
+    /// Frames for sockets that are bound to `in_frames` are ours from now on, and no others. Those
+    /// bound to `others` are ours as well.
+    pub fn serve(&self, in_frames: Vec<SocketAddr>, others: Vec<SocketAddr>) -> io::Result<()> {
+        self.book.serve(in_frames, others)
     }
 
     /// Addresses that frames may be for, each with its port and VLAN.
     pub fn addresses(&self) -> usize {
-        self.book.len()
+        self.book.addresses()
     }
 
     /// Frames of ours on a queue go to this driver from now on.
