@@ -53,7 +53,8 @@ impl Pair {
         Some(pair)
     }
 
-    fn wire(&self, number: &str, mtu: u32) {
+    /// A wire between both, with an address of each side.
+    pub(crate) fn wire(&self, number: &str, mtu: u32) {
         let make = format!("link add wire{number} type veth peer name wire{number}");
         Self::set(&self.gateway, &format!("{make} netns {}", self.player));
         for (name, host) in [(&self.gateway, 1), (&self.player, 2)] {

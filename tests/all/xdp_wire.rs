@@ -3,6 +3,7 @@
 //! kernel's is needed.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,6 +38,30 @@ const PLAYER: (Ipv4Addr, Ipv6Addr) =
 /// In a role, checksums of answers are written by us or left to the kernel.
 const OUR_SUMS: &str = "our-sums";
 const SUMS_LEFT: &str = "sums-left";
+
+/// What waits on a card whose interface is down, and then gone, is the kernel's: the process that
+/// goes on with the queue gets all other frames.
+#[test]
+fn a_queue_is_handed_over_while_its_interface_is_down_or_gone() {
+    let test = "xdp_wire::a_queue_is_handed_over_while_its_interface_is_down_or_gone";
+    if netns::role().is_none() {
+        let Some(pair) = pair() else { return };
+        let ran = pair.role(&pair.gateway, test, "gateway").output().expect("runs");
+        let said = [ran.stdout, ran.stderr].concat();
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&said));
+        return;
+    }
+    let mut queue = RawWire::open().queue;
+    let all = queue.settle().len();
+    for (lost, change) in [(1, "link set wire0 down"), (2, "link del wire0")] {
+        let done = Command::new("ip").args(change.split(' ')).status().expect("`ip` is there");
+        assert!(done.success(), "{change}");
+        let blank = queue.blank().expect("hardly any has been sent");
+        queue.send(blank, 0, 60).expect("room");
+        queue.kick().expect_err("nothing can leave");
+        assert_eq!(queue.settle().len(), all - lost, "{change}");
+    }
+}
 
 /// The VLAN is there for the program, the driver and the table of routes, as it would be with an
 /// interface for it; this end and the other one look at frames only.

@@ -45,7 +45,7 @@ pub trait SocketDriver: Driver<OpenError = StartError> + Send + 'static {
 
     /// Between two turns, nothing written since: the kernel knows everything about the card's
     /// queue. Returns the frames that another process may have.
-    fn settle_card(&mut self) -> Option<io::Result<Vec<u32>>>;
+    fn settle_card(&mut self) -> Vec<u32>;
 
     /// Goes on with the frames that another process had.
     fn resume_card(&mut self, frames: &[u32]) -> io::Result<()>;
@@ -165,9 +165,9 @@ impl SocketDriver for AnyDriver {
         }
     }
 
-    fn settle_card(&mut self) -> Option<io::Result<Vec<u32>>> {
+    fn settle_card(&mut self) -> Vec<u32> {
         self.rx.clear();
-        self.card.as_mut().map(|card| card.settle())
+        self.card.as_mut().map_or_else(Vec::new, |card| card.settle())
     }
 
     fn resume_card(&mut self, frames: &[u32]) -> io::Result<()> {

@@ -220,11 +220,11 @@ impl Card {
 
     /// The kernel has been told everything, and both batches are empty: the frames that another
     /// process may have.
-    pub(super) fn settle(&mut self) -> io::Result<Vec<u32>> {
+    pub(super) fn settle(&mut self) -> Vec<u32> {
         self.take_back();
-        let mut free = self.queue.settle()?;
+        let mut free = self.queue.settle();
         free.extend(self.slots.iter().map(|frame| self.queue.number(frame)));
-        Ok(free)
+        free
     }
 
     /// Datagrams for this address are those of a socket from now on, if they come in frames.

@@ -229,6 +229,12 @@ impl Attached {
         self.fd.try_clone()
     }
 
+    /// The kernel's number of the program, and of the interface: `None` where that has gone.
+    pub fn what(&self) -> io::Result<(u32, Option<u32>)> {
+        let LinkInfo { program, interface, .. } = link_info(self.fd.as_fd())?;
+        Ok((program, (interface != 0).then_some(interface)))
+    }
+
     /// Attaches it, in the interface's driver or in front of the network stack (`is_generic`).
     pub fn new(program: &Loaded, interface: u32, is_generic: bool) -> io::Result<Self> {
         let mut link = MakeLink {
@@ -254,20 +260,25 @@ pub fn take_off(program: u32) -> io::Result<()> {
         let mut open = ById { id, ..ById::default() };
         // SAFETY: the attributes are numbers only.
         let Ok(link) = (unsafe { call_for_descriptor(OPEN_LINK, &mut open) }) else { continue };
-        let mut info = LinkInfo::default();
-        let mut ask = AskInfo {
-            fd: link.as_raw_fd().cast_unsigned(),
-            bytes: size_of::<LinkInfo>() as u32,
-            info: (&raw mut info) as u64,
-        };
-        // SAFETY: the kernel writes so many bytes at the most, into numbers that outlive the call.
-        unsafe { call(TELL_INFO, &mut ask) }?;
+        let info = link_info(link.as_fd())?;
         if info.kind == LINK_XDP && info.program == program {
             let mut detach = link.as_raw_fd().cast_unsigned();
             // SAFETY: the attributes are one number.
             return unsafe { call(DETACH_LINK, &mut detach) }.map(drop);
         }
     }
+}
+
+fn link_info(link: BorrowedFd<'_>) -> io::Result<LinkInfo> {
+    let mut info = LinkInfo::default();
+    let mut ask = AskInfo {
+        fd: link.as_raw_fd().cast_unsigned(),
+        bytes: size_of::<LinkInfo>() as u32,
+        info: (&raw mut info) as u64,
+    };
+    // SAFETY: the kernel writes so many bytes at the most, into numbers that outlive the call.
+    unsafe { call(TELL_INFO, &mut ask) }?;
+    Ok(info)
 }
 
 /// # Safety

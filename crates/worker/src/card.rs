@@ -5,6 +5,7 @@
 //! The interface is opened before there are threads, and the rights that this takes are given up
 //! then. What remains are descriptors: addresses may come and go, queues cannot.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -113,19 +114,30 @@ impl Start<'_> {
 
 /// The drivers of all workers, with the interface where one is asked for and can be had.
 fn open_drivers(plan: &Plan) -> Result<(Vec<AnyDriver>, Option<FleetCard>), StartError> {
-    let options = DriverOptions::default();
-    let by_sockets =
-        || (0..plan.workers).map(|_| io::open(plan.io, &options)).collect::<Result<Vec<_>, _>>();
-    let Some(wanted) = &plan.card else { return Ok((by_sockets()?, None)) };
-    match open_card(plan, wanted, &options) {
+    match &plan.card {
+        Some(wanted) => open_or_fall_back(plan, wanted, wanted.fallback),
+        None => Ok((by_sockets(plan)?, None)),
+    }
+}
+
+fn by_sockets(plan: &Plan) -> Result<Vec<AnyDriver>, StartError> {
+    (0..plan.workers).map(|_| io::open(plan.io, &DriverOptions::default())).collect()
+}
+
+fn open_or_fall_back(
+    plan: &Plan,
+    wanted: &CardPlan,
+    may_fall_back: bool,
+) -> Result<(Vec<AnyDriver>, Option<FleetCard>), StartError> {
+    match open_card(plan, wanted, &DriverOptions::default()) {
         Ok((drivers, card)) => Ok((drivers, Some(card))),
-        Err(why) if wanted.fallback => {
+        Err(why) if may_fall_back => {
             tracing::warn!(
                 event = "xdp_fallback",
                 interface = wanted.choice.interface,
-                "players are served by sockets, because fallback = true and io = \"xdp\" cannot be had: {why}"
+                "players are served by sockets, because io = \"xdp\" cannot be had: {why}"
             );
-            Ok((by_sockets()?, None))
+            Ok((by_sockets(plan)?, None))
         }
         Err(why) => Err(why),
     }
@@ -175,32 +187,38 @@ fn adopt_drivers(
     if !(is_same && is_whole) {
         return open_drivers(plan);
     }
-    adopt_card(plan, wanted, row, fds)
+    // Players have gone on by sockets since the interface has gone, and do so where the one that has
+    // come in its place cannot be had.
+    adopt_card(plan, wanted, row, fds)?.map_or_else(|| open_or_fall_back(plan, wanted, true), Ok)
 }
 
+/// `None` where the interface has gone.
 fn adopt_card(
     plan: &Plan,
     wanted: &CardPlan,
     row: &CardRow,
     fds: Vec<OwnedFd>,
-) -> Result<(Vec<AnyDriver>, Option<FleetCard>), StartError> {
+) -> Result<Option<(Vec<AnyDriver>, Option<FleetCard>)>, StartError> {
     let mut fds = fds.into_iter();
     let mut next = || fds.next().expect("they were counted");
     let (attached, tables) = (next(), [next(), next(), next()]);
-    let &CardRow { queues, is_generic, sizes, takes_notes, .. } = row;
-    let base = GivenBase { attached, tables, queues, is_generic, sizes };
+    let &CardRow { queues, is_generic, sizes, takes_notes, mac, .. } = row;
+    let base = GivenBase { attached, tables, queues, is_generic, sizes, mac };
     let fail = |why| {
         let what = format!("go on with interface {}", wanted.choice.interface);
         StartError::card(what, why)
     };
-    let base = CardBase::adopt(&wanted.choice, base).map_err(fail)?;
+    let base = match CardBase::adopt(&wanted.choice, base) {
+        Err(why) if why.kind() == ErrorKind::NotFound => return Ok(None),
+        adopted => adopted.map_err(fail)?,
+    };
     let mut drivers = Vec::new();
     for (queue, at) in (0..).zip(&row.bases) {
         let given = GivenQueue { socket: next(), memory: next(), base: *at, takes_notes };
         drivers.push(base.driver(plan.io, &DriverOptions::default(), queue, Some(given))?);
     }
     let card = fleet_card(base, wanted, &drivers, true)?;
-    Ok((drivers, Some(card)))
+    Ok(Some((drivers, Some(card))))
 }
 
 /// What an interface was asked for.
@@ -277,7 +295,7 @@ impl FleetCard {
 
     /// What the process after this one needs to go on with it, and in which order.
     pub fn given(&self) -> std::io::Result<(CardRow, Vec<OwnedFd>)> {
-        let GivenBase { attached, tables, queues, is_generic, sizes } = self.base.given()?;
+        let GivenBase { attached, tables, queues, is_generic, sizes, mac } = self.base.given()?;
         let CardChoice { interface, queues: wanted_queues, mode } = self.base.choice();
         let row = CardRow {
             interface: interface.clone(),
@@ -286,6 +304,7 @@ impl FleetCard {
             queues,
             is_generic,
             sizes,
+            mac,
             bases: self.queues.iter().map(|queue| queue.base).collect(),
             takes_notes: self.queues.iter().all(|queue| queue.takes_notes),
         };
@@ -378,12 +397,13 @@ fn tell(interface: &str, news: CardNews) {
         CardNews::ProgramGone => tracing::warn!(
             event = "xdp_program_gone",
             interface,
-            "somebody has taken the gateway's program off interface {interface}: players are served by sockets until a restart"
+            "somebody has taken the gateway's program off interface {interface}, or has given that another address: players are \
+             served by sockets until that is undone, or until a restart"
         ),
         CardNews::ProgramBack => tracing::info!(
             event = "xdp_program_back",
             interface,
-            "the gateway's program is on interface {interface} again"
+            "the gateway's program takes frames of interface {interface} again"
         ),
         CardNews::Untold(why) => tracing::warn!(
             event = "xdp_addresses",

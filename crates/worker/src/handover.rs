@@ -87,6 +87,9 @@ pub struct CardRow {
     /// Frames to send have room in front of them for a note to who sends them.
     #[serde(default)]
     pub takes_notes: bool,
+    /// The interface's address by which the program knows frames.
+    #[serde(default)]
+    pub mac: Option<[u8; 6]>,
 }
 
 /// A table of who has which sources.

@@ -271,18 +271,16 @@ impl<D: SocketDriver> Worker<D> {
     /// What it gives besides: the sockets that it has not lent, and what was counted.
     fn gift(&mut self) -> Result<Gift, String> {
         let sockets = self.give_some(|id, _| !self.ahead.is_lent(id.0))?;
-        let card = self.settle_card()?;
+        let card = self.settle_card();
         let counted = self.counted_with(&CardCounts::of_given(&card.counted)).numbers().to_vec();
         Ok(Gift { sockets, counted, card })
     }
 
     /// The frames that the next process may have, and what was counted of them.
-    fn settle_card(&mut self) -> Result<CardGiven, String> {
-        let Some(seat) = &self.seat else { return Ok(CardGiven::default()) };
-        let frames = self.driver.settle_card().transpose();
-        let frames = frames.map_err(|why| format!("worker {}: {why}", self.index))?;
-        let counted = seat.absolute(&self.driver).numbers().to_vec();
-        Ok(CardGiven { frames: frames.unwrap_or_default(), counted })
+    fn settle_card(&mut self) -> CardGiven {
+        let Some(seat) = &self.seat else { return CardGiven::default() };
+        let frames = self.driver.settle_card();
+        CardGiven { frames, counted: seat.absolute(&self.driver).numbers().to_vec() }
     }
 
     /// Second descriptors of some of its sockets.

@@ -123,11 +123,6 @@ impl Program {
         self.sockets.set(&queue.to_ne_bytes(), socket.as_raw_fd().cast_unsigned())
     }
 
-    /// The kernel goes on with frames of ours that come in on this queue.
-    pub fn take_queue_back(&self, queue: u32) -> io::Result<()> {
-        self.sockets.remove(&queue.to_ne_bytes())
-    }
-
     /// What it has said to the frames of a queue, one of those that it was loaded for.
     pub fn counts(&self, queue: u32) -> Counts {
         let [taken, unserved] = [0, 1].map(|which| {

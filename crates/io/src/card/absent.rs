@@ -59,7 +59,7 @@ never! { Card:
     resume(&[u32], &mut TxBatch) -> io::Result<()>,
     send(&mut TxBatch, &mut IoStats) -> (),
     serve(SocketId, SocketAddr, bool) -> (),
-    settle() -> io::Result<Vec<u32>>,
+    settle() -> Vec<u32>,
     syscalls() -> u64,
     take_back() -> (),
 }

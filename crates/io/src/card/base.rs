@@ -88,11 +88,23 @@ impl CardBase {
 
     /// One that another process has opened, by what it has [given](Self::given). What it was asked
     /// for is what we ask for.
+    ///
+    /// # Errors
+    /// `NotFound` where its interface has gone, whether there is another one of the name or not.
     pub fn adopt(choice: &CardChoice, given: GivenBase) -> io::Result<Self> {
-        let GivenBase { attached, tables, queues, is_generic, sizes } = given;
-        let link = Asking::open()?.link(&choice.interface)?;
+        let GivenBase { attached, tables, queues, is_generic, sizes, mac } = given;
+        let attached = Attached::adopt(attached);
+        let mut link = Asking::open()?.link(&choice.interface)?;
+        let (program, interface) = what_is_attached(&attached, &link);
+        if interface != Some(link.index) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
         let left_sums = left_sums(&link, &Facts::of(link.index));
-        let is_attached = Arc::new(AtomicBool::new(link.program.is_some()));
+        let takes_frames = program.is_some()
+            && link.program == program
+            && mac.is_none_or(|it| link.mac == Some(it));
+        let is_attached = Arc::new(AtomicBool::new(takes_frames));
+        link.mac = mac.or(link.mac);
         let prepared = Prepared::new(link.index)?;
         let program = Arc::new(Program::adopt(tables, queues)?);
         let snapshot = prepared.snapshot().clone();
@@ -105,7 +117,7 @@ impl CardBase {
             queues,
             sizes,
             left_sums,
-            attached: Attached::adopt(attached),
+            attached,
             book: Arc::new(book),
             routes: Arc::clone(prepared.routes()),
             is_attached,
@@ -122,6 +134,7 @@ impl CardBase {
             queues: self.queues,
             is_generic: self.place == Place::Generic,
             sizes: self.sizes,
+            mac: self.link.mac,
         })
     }
 
@@ -172,11 +185,6 @@ impl CardBase {
         self.program.give_queue(queue, card.fd())
     }
 
-    /// They go to the kernel, and so to the sockets.
-    pub fn take_queue_back(&self, queue: u32) -> io::Result<()> {
-        self.program.take_queue_back(queue)
-    }
-
     /// What program, kernel and driver say of the frames of a queue.
     pub fn counts(&self, queue: u32, card: Option<&Card>) -> CardCounts {
         let Counts { taken, unserved } = self.program.counts(queue);
@@ -186,7 +194,8 @@ impl CardBase {
         CardCounts { taken, unserved, receive_full, fill_empty, dropped, invalid, ..driver }
     }
 
-    /// Whether the program is on the interface, as far as the kernel has said.
+    /// Whether the program is on the interface, which has the address that the program knows, as far
+    /// as the kernel has said.
     pub fn is_attached(&self) -> bool {
         self.is_attached.load(Ordering::Relaxed)
     }
@@ -194,13 +203,14 @@ impl CardBase {
     /// From now on, on a thread of its own, follows what changes: routes, neighbours, addresses.
     pub fn watch(&mut self, mut tell: impl FnMut(CardNews) + Send + 'static) -> io::Result<()> {
         let Some(prepared) = self.prepared.take() else { return Ok(()) };
-        let name = &self.choice.interface;
-        let (own, index) = (Asking::open()?.link(name)?.program, self.link.index);
+        let now = Asking::open()?.link(&self.choice.interface)?;
+        let ((own, _), index) = (what_is_attached(&self.attached, &now), self.link.index);
+        let mac = self.link.mac;
         let (book, is_attached) = (Arc::clone(&self.book), Arc::clone(&self.is_attached));
         self.watch = Some(prepared.start(move |snapshot: Snapshot| {
-            let program = |link: &Link| (link.index == index).then_some(link.program);
-            let now = snapshot.links.iter().find_map(program).flatten();
-            let is_there = own.is_some() && now == own;
+            let now = snapshot.links.iter().find(|link| link.index == index);
+            let takes_frames = |now: &Link| own.is_some() && now.program == own && now.mac == mac;
+            let is_there = now.is_some_and(takes_frames);
             if is_attached.swap(is_there, Ordering::Relaxed) != is_there {
                 tell(if is_there { CardNews::ProgramBack } else { CardNews::ProgramGone });
             }
@@ -209,6 +219,15 @@ impl CardBase {
             }
         })?);
         Ok(())
+    }
+}
+
+/// The kernel's numbers of our program and of the interface that it is held to. Before Linux 5.19
+/// a process without rights may not be told: then they are those of the interface of the name.
+fn what_is_attached(attached: &Attached, link: &Link) -> (Option<u32>, Option<u32>) {
+    match attached.what() {
+        Ok((program, interface)) => (Some(program), interface),
+        Err(_) => (link.program, Some(link.index)),
     }
 }
 

@@ -32,7 +32,8 @@ pub struct CardChoice {
 /// What is at an interface that nobody has asked for.
 #[derive(Debug)]
 pub enum CardNews {
-    /// The program is off the interface: everything goes by the sockets.
+    /// The program is off the interface, or the interface has another address: everything goes by
+    /// the sockets.
     ProgramGone,
     /// It is on it again.
     ProgramBack,
@@ -53,6 +54,8 @@ pub struct GivenBase {
     pub is_generic: bool,
     /// Frames to receive and to send of each queue, and their bytes.
     pub sizes: [u32; 3],
+    /// The interface's address by which the program knows frames; `None` where nobody has said so.
+    pub mac: Option<[u8; 6]>,
 }
 
 /// A queue as another process is given it.
