@@ -112,8 +112,11 @@ impl Start<'_> {
     }
 }
 
+/// Those of all workers, with the interface where they have one.
+type Drivers = (Vec<AnyDriver>, Option<FleetCard>);
+
 /// The drivers of all workers, with the interface where one is asked for and can be had.
-fn open_drivers(plan: &Plan) -> Result<(Vec<AnyDriver>, Option<FleetCard>), StartError> {
+fn open_drivers(plan: &Plan) -> Result<Drivers, StartError> {
     match &plan.card {
         Some(wanted) => open_or_fall_back(plan, wanted, wanted.fallback),
         None => Ok((by_sockets(plan)?, None)),
@@ -128,7 +131,7 @@ fn open_or_fall_back(
     plan: &Plan,
     wanted: &CardPlan,
     may_fall_back: bool,
-) -> Result<(Vec<AnyDriver>, Option<FleetCard>), StartError> {
+) -> Result<Drivers, StartError> {
     match open_card(plan, wanted, &DriverOptions::default()) {
         Ok((drivers, card)) => Ok((drivers, Some(card))),
         Err(why) if may_fall_back => {
@@ -179,7 +182,7 @@ fn adopt_drivers(
     plan: &Plan,
     row: Option<&CardRow>,
     fds: Vec<OwnedFd>,
-) -> Result<(Vec<AnyDriver>, Option<FleetCard>), StartError> {
+) -> Result<Drivers, StartError> {
     let (Some(wanted), Some(row)) = (&plan.card, row) else { return open_drivers(plan) };
     let is_same = choice_of(row).as_ref() == Some(&wanted.choice);
     let is_whole = row.bases.len() == usize::from(plan.workers)
@@ -198,7 +201,7 @@ fn adopt_card(
     wanted: &CardPlan,
     row: &CardRow,
     fds: Vec<OwnedFd>,
-) -> Result<Option<(Vec<AnyDriver>, Option<FleetCard>)>, StartError> {
+) -> Result<Option<Drivers>, StartError> {
     let mut fds = fds.into_iter();
     let mut next = || fds.next().expect("they were counted");
     let (attached, tables) = (next(), [next(), next(), next()]);
