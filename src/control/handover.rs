@@ -352,11 +352,12 @@ impl ControlLoop {
         let Prepared { mut giving, offer, mut asked } = prepared;
         let successor = giving.successor();
         // Workers still serve, and what they have for agents waits in its sockets.
+        let since_ns = self.view.now_ns();
         let takes_trunks = successor.is_some_and(|it| it.trunks);
         let agents = takes_trunks.then(|| self.agents.rest()).flatten();
         let copied = offer.scribe.copied();
-        let mut barrier = Barrier::new(self, fleet, offer, agents);
-        let Some(pause) = giving.hand_over(&mut barrier) else {
+        let mut barrier = Barrier::new(self, fleet, offer, agents, since_ns);
+        let Some(pause) = giving.hand_over(&mut barrier, since_ns) else {
             barrier.go_on();
             self.go_on_in_fleet();
             asked.fail(&giving.part());

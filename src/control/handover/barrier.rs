@@ -35,8 +35,8 @@ impl<'a> Barrier<'a> {
         fleet: &'a Fleet,
         offer: Offer,
         agents: Option<AtRest>,
+        since_ns: u64,
     ) -> Self {
-        let since_ns = control.view.now_ns();
         Self { control, fleet, offer, since_ns, frozen: None, gifts: Vec::new(), agents }
     }
 

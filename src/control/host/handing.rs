@@ -148,7 +148,11 @@ fn try_hand_over(shared: &Shared, come: Option<Channel>) -> Upgraded {
         Leaving { shared, fleet: None, has_copied: false, threads: None, drain_held: None };
     let may = giving.recall().and_then(|recall| may_go_on(shared, recall));
     let pause = match may {
-        Ok(()) => giving.converse(&mut agent).then(|| giving.hand_over(&mut agent)).flatten(),
+        Ok(()) => {
+            let goes_on = giving.converse(&mut agent);
+            let since_ns = shared.agent.clock().now_ns();
+            goes_on.then(|| giving.hand_over(&mut agent, since_ns)).flatten()
+        }
         Err(why) => {
             giving.explain(why);
             None

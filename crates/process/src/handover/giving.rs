@@ -181,11 +181,11 @@ impl Giving {
         }
     }
 
-    /// The barrier, and everything after it. `None` where nobody has taken what was given: the role
+    /// The barrier, and everything after it. Players wait since the moment that is given. `None` where nobody has taken what was given: the role
     /// goes on, and then the two have to [part](Self::part).
-    pub fn hand_over(&mut self, gives: &mut impl Gives) -> Option<Pause> {
+    pub fn hand_over(&mut self, gives: &mut impl Gives, since_ns: u64) -> Option<Pause> {
         let clock = gives.clock();
-        let mut lap = Lap { clock, since_ns: clock.now_ns() };
+        let mut lap = Lap { clock, since_ns };
         let (mut pause, mut given_ns) = (Pause::default(), None);
         loop {
             hold_point!("{}-gives {:?}", self.role, self.step);

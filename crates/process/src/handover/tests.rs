@@ -195,7 +195,8 @@ fn talk(old: &mut Old, new: &mut New, is_before: bool) -> Ends {
     thread::scope(|scope| {
         let taken = scope.spawn(move || take_over(&its, new));
         let mut giving = Giving::new("number", ours, None);
-        let pause = giving.converse(old).then(|| giving.hand_over(old)).flatten();
+        let pause =
+            giving.converse(old).then(|| giving.hand_over(old, old.clock().now_ns())).flatten();
         let given = match pause {
             Some(pause) => {
                 assert_eq!(giving.successor().expect("it has spoken").pid, std::process::id());
