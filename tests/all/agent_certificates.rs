@@ -5,7 +5,9 @@
 
 use std::fs;
 
-use crate::agent::{Agent, NAMES, agent_file, certificates, echo, gateway};
+use crate::agent::{
+    Agent, NAMES, agent_file, certificates, certificates_of_another, echo, gateway,
+};
 use crate::control_rig::{Daemon, KEY_HEX, Player, wait_for};
 use crate::folder::Folder;
 use crate::own::own_port;
@@ -38,7 +40,7 @@ fn they_say(names: [&str; 2], is_of_another_authority: bool, said: [&str; 2]) {
     agent_file(&folder, "host-7", port, "link = \"bundle\"\n");
     let gateway = gateway(&folder, port);
     if is_of_another_authority {
-        assert!(certificates(&other, NAMES));
+        assert!(certificates_of_another(&other, NAMES));
         replace(&folder, &other, &["ca.pem"]);
     }
     let _agent = Agent::start(&folder);
@@ -74,7 +76,7 @@ fn a_certificate_for_another_name_or_of_another_authority_is_told_with_both() {
 #[test]
 fn an_authority_is_replaced_while_a_player_plays() {
     let [folder, next] = [Folder::new(), Folder::new()];
-    if !certificates(&folder, NAMES) || !certificates(&next, NAMES) {
+    if !certificates(&folder, NAMES) || !certificates_of_another(&next, NAMES) {
         return;
     }
     let port = own_port();
@@ -106,7 +108,7 @@ fn an_authority_is_replaced_while_a_player_plays() {
 
     // One that nobody vouches for any more ends the trunk, and lets nobody in.
     let last = Folder::new();
-    assert!(certificates(&last, NAMES));
+    assert!(certificates_of_another(&last, NAMES));
     let refused = || {
         let page = gateway.get("/metrics").body;
         let name = "ringgate_agent_refused_total{";

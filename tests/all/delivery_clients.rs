@@ -237,7 +237,7 @@ pub(crate) fn build(source: &Path, program: &Path) {
     let library = test.parent().expect("a folder").join("libringgate_client_c.a");
     let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
     let mut command = Command::new(compiler);
-    command.args(["-std=c99", "-O1", "-I"]).arg(root("crates/client-c/include"));
+    command.args(["-std=c99", "-I"]).arg(root("crates/client-c/include"));
     command.arg(source).arg("-o").arg(program).arg(library).args(SYSTEM);
     let status = command.status().expect("there is a C compiler: Rust links with it");
     assert!(status.success(), "{} compiles", source.display());

@@ -24,7 +24,7 @@ fn headers() -> PathBuf {
 fn cc() -> Command {
     let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
     let mut command = Command::new(compiler);
-    command.args(["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", "-g"]);
+    command.args(["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-g"]);
     command
 }
 

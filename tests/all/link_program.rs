@@ -27,7 +27,7 @@ fn run_compiler(source: &str, program: &Path, more: &[&str]) -> bool {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
     Command::new(compiler)
-        .args(["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", "-g", "-I"])
+        .args(["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-g", "-I"])
         .arg(root.join("crates/link/include"))
         .args(more)
         .arg(root.join(source))

@@ -63,7 +63,7 @@ fn compile(source: &Path, program: &Path, more: &[&str]) -> bool {
 
 fn compile_with(headers: &Path, source: &Path, program: &Path, more: &[&str]) -> bool {
     let mut command = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
-    command.args(["-std=c99", "-O1", "-g"]).args(WARNINGS).arg("-I").arg(headers);
+    command.args(["-std=c99", "-g"]).args(WARNINGS).arg("-I").arg(headers);
     command.arg(source).arg("-o").arg(program).args(more);
     command.status().expect("there is a C compiler: Rust links with it").success()
 }
