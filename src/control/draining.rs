@@ -26,8 +26,9 @@ pub(super) struct Deadline {
 }
 
 impl Deadline {
-    pub(super) const fn new(until_ns: u64) -> Self {
-        Self { until_ns, told_ns: None }
+    /// One that is over at this moment was carried out by the process before this one.
+    pub(super) fn new(until_ns: u64, now_ns: u64) -> Self {
+        Self { until_ns, told_ns: (until_ns < now_ns).then_some(until_ns) }
     }
 }
 
@@ -130,7 +131,7 @@ impl ControlLoop {
         self.deadlines.remove(&backend);
         if let Some(deadline) = deadline.filter(|_| drained) {
             let until_ns = now_ns + deadline.as_nanos() as u64;
-            self.deadlines.insert(backend, Deadline::new(until_ns));
+            self.deadlines.insert(backend, Deadline::new(until_ns, now_ns));
         }
         let mut setup = Setup::clone(&self.setup);
         let name = setup.backends[backend].name.clone();

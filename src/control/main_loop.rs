@@ -278,7 +278,7 @@ impl ControlLoop {
 
     /// Goes on where the process before this one stopped.
     pub(super) fn inherit(&mut self, fleet: &Fleet, inherited: &Inherited) {
-        let mut setup = Setup::clone(&self.setup);
+        let (mut setup, now_ns) = (Setup::clone(&self.setup), self.view.now_ns());
         let Inherited { drains, drained, .. } = inherited;
         for id in setup.backends.ids() {
             let it = &mut setup.backends[id];
@@ -292,7 +292,7 @@ impl ControlLoop {
                 row.map(|row| row.until_ns).or_else(|| named.map(|(_, until_ns)| *until_ns));
             let Some(until_ns) = until_ns else { continue };
             it.drained = true;
-            self.deadlines.extend(until_ns.map(|it| (id, Deadline::new(it))));
+            self.deadlines.extend(until_ns.map(|it| (id, Deadline::new(it, now_ns))));
         }
         if !(drains.is_empty() && drained.is_empty()) {
             self.revise(fleet, setup);

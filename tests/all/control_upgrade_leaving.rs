@@ -315,6 +315,22 @@ fn players_of_a_removed_backend_have_to_leave_when_its_drain_is_over() {
     }
 }
 
+#[test]
+fn the_end_of_a_drain_is_told_once_whoever_goes_on_with_it() {
+    let mut line = Line::start(&text("mmsg"));
+    let told = |line: &Line| line.daemon.log().matches("\"backend_drain_end\"").count();
+    line.daemon.post("/drain?backend=arena&deadline_ms=0");
+    wait_for("the end of the drain", || (told(&line) == 1).then_some(()));
+    let (code, said) = line.upgrade();
+    assert_eq!(code, Some(0), "{said}\n{}", line.daemon.log());
+    // It is looked for more often than commands are taken.
+    for _ in 0..2 {
+        line.daemon.post("/undrain");
+        line.daemon.status();
+    }
+    assert_eq!(told(&line), 1, "{}", line.daemon.log());
+}
+
 /// A drain is of the server at an address, whatever the next file calls that one, and whatever it
 /// calls so.
 #[test]
