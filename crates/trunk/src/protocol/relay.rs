@@ -683,8 +683,9 @@ impl Relay {
                 let there = offered.session;
                 let offered = Offered { session: here(there)?, ..offered };
                 let (session, offer) = (offered.session, offered.offer);
-                // One who is there already, or is offered twice, is none of a gateway that works.
-                if taken.players.contains(&session) {
+                // One who is there already is none of a gateway that works. The end of an offer may
+                // be known to nobody: a release was there that knows of none.
+                if taken.players.contains(&session) && !taken.offered.contains_key(&session) {
                     return Err(Broken);
                 }
                 if !taken.enter(session, rolls) {

@@ -35,8 +35,11 @@ impl Relay {
             &self.clusters;
         // Nor is more asked of a source: it has a slot in a moment, or is over.
         let OfClusters { waiting: _, left: _, is_inherited: _, .. } = &self.clusters;
-        let held =
-            held.iter().map(|(session, Held { id, tenure })| (session.as_u64(), (*id, *tenure)));
+        // The last word of one that is moved goes the plain way, and its arbiter hears of its end.
+        let OfClusters { moved: _, .. } = &self.clusters;
+        let held = held
+            .iter()
+            .map(|(session, Held { id, tenure, .. })| (session.as_u64(), (*id, *tenure)));
         held.collect::<Vec<_>>().write(out);
         let homes = homes
             .iter()
@@ -50,14 +53,19 @@ impl Relay {
         let session = |number| SessionId::from_u64(number).ok_or(Carried::Invalid("session"));
         for (number, (id, tenure)) in Vec::<(u64, (ClusterId, Tenure))>::read(from)? {
             self.clusters.is_used = true;
-            self.clusters.held.insert(session(number)?, Held { id, tenure });
+            self.clusters.held.insert(session(number)?, Held { id, tenure, link: None });
         }
         for (number, (id, place)) in Vec::<(u64, (ClusterId, u8))>::read(from)? {
             let game = Game::at(place.into());
             if !self.has(game) {
                 return Err(Carried::Invalid("link"));
             }
-            self.clusters.homes.insert(session(number)?, Homed { id, game });
+            let session = session(number)?;
+            self.clusters.homes.insert(session, Homed { id, game });
+            let link = self.places[game.place()].taken.as_ref().and_then(|taken| taken.link);
+            if let Some(held) = self.clusters.held.get_mut(&session).filter(|it| it.id == id) {
+                held.link = link;
+            }
         }
         let [fenced, replayed, session_over] = Carry::read(from)?;
         self.clusters.refused = RefusedPackets { fenced, replayed, session_over };
@@ -108,7 +116,7 @@ impl Relay {
             ToArbiter::Plays(it) => self.note_player(game, &it)?,
             ToArbiter::There(session) => {
                 let session = self.here(session)?;
-                self.tell_there(session, &arbitration, act);
+                self.tell_there((link, session), &arbitration, act);
             }
             ToArbiter::Claim(it) => self.claim((game, link), &it, &arbitration, act),
             ToArbiter::Given { id, tenure: by } => {
@@ -171,7 +179,14 @@ impl Relay {
             opening = Opening::Refused(Reported::not_held(id, tenure, Refused::Ended));
         }
         if matches!(opening, Opening::Passed | Opening::Known(_)) {
-            self.clusters.held.insert(session, Held { id, tenure });
+            let held = Held { id, tenure, link: Some(link) };
+            let before = self.clusters.held.insert(session, held).filter(|it| it.id != id);
+            if let Some((before, on)) = before.and_then(|it| Some((it, it.link?)))
+                && on != link
+                && self.game_of(on).is_some()
+            {
+                self.clusters.moved.insert((session, on), before);
+            }
         }
         match opening {
             Opening::Passed => {
@@ -253,8 +268,13 @@ impl Relay {
     }
 
     /// A gateway has heard the player of a session.
-    fn tell_there(&mut self, session: SessionId, arbitration: &Arbitration, act: Act<'_>) {
-        let held = self.clusters.held.get(&session);
+    fn tell_there(
+        &mut self,
+        (link, session): (u16, SessionId),
+        arbitration: &Arbitration,
+        act: Act<'_>,
+    ) {
+        let held = self.clusters.held_on(link, session);
         let Some(home) = held.and_then(|it| arbitration.home(it.id, it.tenure)) else { return };
         let mut memory = [0; 16];
         let frame = write(&mut memory, |writer| writer.there(home.session));
@@ -269,8 +289,9 @@ impl Relay {
         arbitration: &Arbitration,
         act: Act<'_>,
     ) {
+        let held = self.clusters.held_on(link, session);
         let refused = &mut self.clusters.refused;
-        let Some(Held { id, tenure }) = self.clusters.held.get(&session).copied() else {
+        let Some(Held { id, tenure, .. }) = held else {
             refused.session_over += 1;
             return;
         };
@@ -291,7 +312,7 @@ impl Relay {
                     _ => refused.session_over += 1,
                 }
                 // It is told once: what still comes is of no session.
-                self.clusters.held.remove(&session);
+                self.clusters.leave(link, session);
                 let report = Reported::not_held(id, tenure, why);
                 act(Action::Tell(link, report.frame()));
                 self.end_payloads(session, act);
@@ -326,11 +347,12 @@ impl Relay {
         if self.is_second(link, (session, record), act) {
             return Ok(true);
         }
-        let Some(Held { id, tenure }) = self.clusters.held.get(&session).copied() else {
+        let Some(Held { id, tenure, .. }) = self.clusters.held_on(link, session) else {
             // What the game process knows by that name is another gateway's by now, or it knows
             // nothing by that name.
-            let is_others =
-                self.clusters.homes.contains_key(&session) || self.is_late(link, session, record);
+            let home = self.clusters.homes.get(&session).map(|home| home.game);
+            let is_others = home.is_some_and(|home| self.game_of(link) == Some(home))
+                || self.is_late(link, session, record);
             self.clusters.refused.fenced += u64::from(is_others);
             return Ok(is_others);
         };
@@ -340,7 +362,7 @@ impl Relay {
             return Ok(true);
         }
         let home = if is_last(record) {
-            self.clusters.held.remove(&session);
+            self.clusters.leave(link, session);
             // Who has it no more cannot end it.
             let Some(home) = arbitration.close(id, tenure) else { return Ok(true) };
             home
@@ -402,7 +424,7 @@ impl Relay {
                 }
             }
             Passed::Fenced(link, session, frame) => {
-                session.inspect(|session| self.leave_held(*session, act));
+                session.inspect(|session| self.leave_held((link, *session), act));
                 if self.game_of(link).is_some() {
                     act(Action::Tell(link, frame));
                 }
@@ -426,9 +448,12 @@ impl Relay {
 
     /// The gateway does not have a session any more. What it has sent before it hears of that is
     /// still taken where it has given the session away.
-    fn leave_held(&mut self, session: SessionId, act: Act<'_>) {
-        let OfClusters { arbitration, held, left, .. } = &mut self.clusters;
-        let Some(Held { id, tenure }) = held.get(&session) else { return };
+    fn leave_held(&mut self, (link, session): (u16, SessionId), act: Act<'_>) {
+        let OfClusters { arbitration, held, moved, left, .. } = &mut self.clusters;
+        if moved.remove(&(session, link)).is_some() {
+            return;
+        }
+        let Some(Held { id, tenure, .. }) = held.get(&session) else { return };
         let over = if arbitration.as_ref().is_some_and(|it| it.hears(*id, *tenure)) {
             left.push_back(session);
             if left.len() > LEFT_MAX { left.pop_front() } else { None }
@@ -467,12 +492,16 @@ impl Relay {
         }
         let Ok(record) = ToGame::decode(frame) else { return };
         let ends = is_last(&record).then(|| session_of(&record)).flatten();
-        if ends.is_some_and(|session| !self.clusters.homes.contains_key(&session)) {
+        let OfClusters { homes, .. } = &self.clusters;
+        let is_home = |session| homes.get(&session).is_some_and(|home| home.game == game);
+        let is_here = ends.is_some_and(is_home);
+        if ends.is_some_and(|session| !is_here && !taken.knows(session)) {
             // It has been told.
             return;
         }
         let is_heard = ends.is_none_or(|session| !taken.leave(session, rolls));
-        let why = ends.and_then(|session| Some((session, self.finish_end(session, act)?)));
+        let here = ends.filter(|_| is_here);
+        let why = here.and_then(|session| Some((session, self.finish_end(session, act)?)));
         if let (true, Some((session, reason))) = (is_heard, why) {
             let mut memory = [0; 32];
             let frame = write(&mut memory, |writer| writer.closed(session, reason));
@@ -480,7 +509,7 @@ impl Relay {
         } else if is_heard {
             act(Action::Deliver(game, frame));
         }
-        if let Some(session) = ends {
+        if let Some(session) = here {
             self.clusters.homes.remove(&session);
             self.let_go(game, act);
         }
@@ -506,9 +535,16 @@ impl Relay {
     pub(super) fn leave_homes(&mut self, game: Game, act: Act<'_>) {
         self.forget_ends(game);
         self.clusters.waiting.retain(|_, it| it.game != game);
-        let OfClusters { homes, arbitration: Some(arbitration), .. } = &mut self.clusters else {
+        let OfClusters { homes, moved, arbitration: Some(arbitration), .. } = &mut self.clusters
+        else {
             return;
         };
+        let is_its = |(_, on): &(SessionId, u16), _: &mut Held| {
+            usize::from(on.to_le_bytes()[0]) == game.place()
+        };
+        for (_, it) in moved.extract_if(is_its) {
+            arbitration.close(it.id, it.tenure);
+        }
         let mut seats = Vec::new();
         for (_, home) in homes.extract_if(|_, home| home.game == game) {
             let seat = arbitration.leave_home(home.id);
@@ -563,6 +599,9 @@ impl Relay {
         self.clusters.muted.clear();
         self.clusters.left.clear();
         if let Some(arbitration) = &self.clusters.arbitration {
+            for (_, it) in self.clusters.moved.drain() {
+                arbitration.close(it.id, it.tenure);
+            }
             arbitration.lose(self.worker);
         }
     }

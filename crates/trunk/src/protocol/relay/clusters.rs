@@ -20,6 +20,9 @@ pub(super) struct OfClusters {
     pub(super) is_inherited: bool,
     /// What the gateway of this worker has announced, by this worker's numbers.
     pub(super) held: HashMap<SessionId, Held>,
+    /// What it has moved from one game process here to another, by the link of the first, until its
+    /// last word comes there: it may come behind the announcement on the other link.
+    pub(super) moved: HashMap<(SessionId, u16), Held>,
     /// Those of which the gateway has said whose they are, and that are not held: sources without a
     /// slot, and sessions for which there was no room.
     pub(super) waiting: HashMap<SessionId, Waiting>,
@@ -37,6 +40,8 @@ pub(super) struct OfClusters {
 pub(super) struct Held {
     pub(super) id: ClusterId,
     pub(super) tenure: Tenure,
+    /// The link on which it was announced; none where that was to a process before this one.
+    pub(super) link: Option<u16>,
 }
 
 #[derive(Clone, Debug)]
@@ -81,5 +86,18 @@ pub enum Passed<'a> {
 impl OfClusters {
     pub(super) fn is_empty(&self) -> bool {
         !self.is_used && self.homes.is_empty()
+    }
+
+    /// What the gateway has announced under a number, and means on a link.
+    pub(super) fn held_on(&self, link: u16, session: SessionId) -> Option<Held> {
+        let held = self.held.get(&session).filter(|it| it.link.is_none_or(|own| own == link));
+        held.or_else(|| self.moved.get(&(session, link))).copied()
+    }
+
+    /// The gateway has it no more.
+    pub(super) fn leave(&mut self, link: u16, session: SessionId) {
+        if self.moved.remove(&(session, link)).is_none() {
+            self.held.remove(&session);
+        }
     }
 }

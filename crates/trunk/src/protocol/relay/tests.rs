@@ -337,13 +337,19 @@ fn an_offered_player_has_a_slot_until_it_is_refused_and_one_who_is_moved_has_non
     assert_eq!(acts, heard(ToGame::OfferOver { session: here, offer: 3, reason: over }));
     assert_eq!(used(&rolls), Some(0));
 
+    // A release that knows of no offers has dropped one, and nobody has said so.
+    say(&mut relay, &|writer| writer.offered(&offered(one, 3))).0.expect("sound");
+    let (taken, acts) = say(&mut relay, &|writer| writer.offered(&offered(one, 4)));
+    assert_eq!(acts, heard(ToGame::Offered(offered(here, 4))).1);
+    assert_eq!((taken, used(&rolls)), (Ok(()), Some(1)));
+
     // It comes, speaks, and goes elsewhere.
-    say(&mut relay, &|writer| writer.offered(&offered(one, 4))).0.expect("sound");
     from_game(&mut relay, game, |writer| writer.answer(here, 4, Answer::Yes));
     let comes = Opened { ticket: Some(9), ..with_token(one, &user_data) };
     let acts = say(&mut relay, &|writer| writer.opened(&comes));
     assert_eq!(acts, heard(ToGame::Opened(Opened { session: here, ..comes })));
     assert_eq!(used(&rolls), Some(1), "it has had its slot");
+    assert_eq!(say(&mut relay, &|writer| writer.offered(&offered(one, 5))).0, Err(Broken));
     let session = here;
     let asked = Move {
         session,

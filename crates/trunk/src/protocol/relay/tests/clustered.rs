@@ -149,8 +149,12 @@ impl Agent {
 fn in_words(act: Action<'_>) -> String {
     let name = |session: SessionId| session.as_u64() >> 56;
     match act {
+        Action::Deliver(Game(1), frame) => {
+            format!("next {}", in_words(Action::Deliver(Game(0), frame)))
+        }
         Action::Deliver(_, frame) => match ToGame::decode(frame).expect("readable") {
             ToGame::Opened(it) => format!("opened {}", name(it.session)),
+            ToGame::Moved { session, .. } => format!("moved {}", name(session)),
             ToGame::OpenedPlain(it) => format!("opened {} with {:?}", name(it.session), it.slot),
             ToGame::Payload { session, .. } => format!("hears of {}", name(session)),
             ToGame::Closed { session, .. } => format!("closed {}", name(session)),
@@ -608,6 +612,98 @@ fn a_gateway_has_nothing_to_do_with_sessions_of_other_backends_or_that_are_not_t
     assert_eq!(agent.announces(0, of(1, 11)), ["0 Full 1"]);
     // No tenure has term 0.
     assert!(agent.claims(0, of(0, 12), of(1, 11)).iter().all(|it| it == "0 Ended 0"));
+}
+
+const NEXT_ID: [u8; 16] = [8; 16];
+
+impl Agent {
+    /// Another game process behind the same lane. Returns its link.
+    fn has_next(&mut self, at: usize) -> u16 {
+        let relay = &mut self.relays[at];
+        let game = relay.connect().expect("there is room");
+        from_game(relay, game, hello("arena-2"));
+        relay.places[game.place()].taken.as_ref().and_then(|taken| taken.link).expect("a lane")
+    }
+
+    /// What a gateway says on another link.
+    fn says_on(
+        &mut self,
+        (at, link): (usize, u16),
+        write: impl Fn(&mut Writer<'_>) -> bool,
+    ) -> Vec<String> {
+        let before = std::mem::replace(&mut self.links[at], link);
+        let done = self.says(at, write);
+        self.links[at] = before;
+        done
+    }
+
+    /// A session goes on at the process of that link, and is called so there.
+    fn opens_moved(
+        &mut self,
+        (at, link): (usize, u16),
+        (session, id, tenure): (SessionId, [u8; 16], u32),
+    ) -> Vec<String> {
+        let (token_until_s, timeout_ms) = (UNTIL_S, 10_000);
+        let it = Clustered { session, id, tenure, token_until_s, timeout_ms, delivery: None };
+        let user_data = [0; USER_DATA_BYTES];
+        let opened = Opened { ticket: Some(4), ..with_token(session, &user_data) };
+        self.says_on((at, link), |writer| writer.clustered(&it) && writer.opened(&opened))
+    }
+}
+
+/// The bundles of the two links leave the gateway in any order.
+#[test]
+fn a_player_who_is_moved_between_processes_of_a_lane_may_be_announced_first() {
+    let mut agent = Agent::new();
+    let (first, next) = (agent.links[0], agent.has_next(0));
+    agent.announces(0, of(1, 11));
+    assert_eq!(agent.opens_moved((0, next), (there(), NEXT_ID, of(1, 11))), ["0 next opened 1"]);
+    // What is still said on the link of the first is of what it has had.
+    assert_eq!(agent.brings(0, 1), ["0 hears of 1"]);
+    assert_eq!(
+        agent.says_on((0, next), |it| it.numbered(there(), 2, b"hi")),
+        ["0 next hears of 1"]
+    );
+    assert_eq!(agent.says(0, |it| it.moved(there(), 4)), ["0 moved 1"]);
+    assert_eq!([0, 1].map(|at| agent.relays[0].players_of(Game(at))), [0, 1]);
+    assert_eq!(agent.says(0, |it| it.over(&ID, of(1, 11))), ["0 Ended 1"]);
+    assert!(agent.brings(0, 3).is_empty());
+    assert_eq!(
+        agent.says_on((0, next), |it| it.numbered(there(), 3, b"hi")),
+        ["0 next hears of 1"]
+    );
+    assert_eq!(agent.says(0, |it| it.woke(7)), ["0 sure of 7"]);
+    // One comes back, as another goes the other way.
+    let other = SessionId::from_u64((THERE as u64) << 56 | 0xa).expect("it is not 0");
+    agent.opens_moved((0, first), (other, [9; 16], of(1, 11)));
+    assert_eq!(agent.opens_moved((0, next), (other, [10; 16], of(1, 11))), ["0 next opened 1"]);
+    assert_eq!(agent.says_on((0, next), |it| it.moved(there(), 5)), ["0 next moved 1"]);
+    assert_eq!(agent.opens_moved((0, first), (there(), ID, of(2, 11))), ["0 Ended 2"], "not twice");
+    assert_eq!(agent.opens_moved((0, first), (there(), [11; 16], of(1, 11))), ["0 opened 1"]);
+    assert_eq!(agent.says(0, |it| it.moved(other, 6)), ["0 moved 1"]);
+    let closed = agent.says(0, |it| it.closed(there(), CloseReason::Kicked));
+    assert_eq!(closed, ["0 closed 1"]);
+    assert_eq!(agent.arbitration.counts(), [1, 0, 0]);
+}
+
+/// The process that a player has left says nothing of one who is moved, and its gateway is gone.
+#[test]
+fn a_player_whose_move_is_told_by_half_is_where_it_was_announced_last() {
+    for is_link_lost in [false, true] {
+        let mut agent = Agent::new();
+        let next = agent.has_next(0);
+        agent.announces(0, of(1, 11));
+        agent.opens_moved((0, next), (there(), NEXT_ID, of(1, 11)));
+        let game = agent.games[0];
+        if is_link_lost {
+            agent.with(0, |relay, act| relay.disconnect(game, act));
+            assert_eq!(std::mem::take(&mut agent.done), ["0 link ended"]);
+        } else {
+            assert_eq!(agent.loses_lane(0), ["0 hung up"]);
+        }
+        assert_eq!(agent.claims(1, of(2, 12), of(1, 11)), ["1 Ended 2"]);
+        assert_eq!(agent.arbitration.counts()[0], 1);
+    }
 }
 
 #[test]
