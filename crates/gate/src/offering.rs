@@ -54,13 +54,19 @@ impl Common {
         if let Some(found) = allowed.clone().find(is_it) {
             return Ok(found);
         }
-        let exists = backends.ids().any(|id| is_it(&id));
-        Err(match exists {
+        let mut all = backends.pairs();
+        let is_away = all.any(|(id, it)| it.name == asked.backend && self.is_away(id));
+        Err(match backends.ids().any(|id| is_it(&id)) {
             true => MoveRefusal::NotAllowed,
             // It may be the fleet's: who asks again soon hears how it is.
-            false if self.setup.awaits_fleet => MoveRefusal::Closed,
+            false if self.setup.awaits_fleet || is_away => MoveRefusal::Closed,
             false => MoveRefusal::NoSuchBackend,
         })
+    }
+
+    /// Whether a backend's registration is away, though its process is there.
+    fn is_away(&self, backend: BackendId) -> bool {
+        self.setup.backends[backend].retired && self.links.live(backend).is_some()
     }
 
     /// Whether a player may be moved from one backend to another now.
@@ -81,7 +87,8 @@ impl Common {
         // What was decided of it by the process before holds until the fleet is heard of.
         let is_unheard = target.retired && self.setup.awaits_fleet;
         if target.retired && !is_unheard {
-            return Err(MoveRefusal::NoSuchBackend);
+            let is_away = self.is_away(to);
+            return Err(if is_away { MoveRefusal::Closed } else { MoveRefusal::NoSuchBackend });
         }
         if from == to {
             return Err(MoveRefusal::Itself);

@@ -54,15 +54,21 @@ fn an_offer_waits_until_a_successor_has_heard_of_its_fleet_and_no_longer() {
             player.send(&mut rig, b"here");
             assert_eq!((arena.payloads(&mut rig), players(&rig)), (vec![b"here".to_vec()], [0, 1]));
         }
-        // The fleet does not have it any more.
+        // The fleet does not have it any more, or its registration is away: its process is there.
         let (mut rig, [lobby, arena], _player, session, offer) = offered_to_unheard();
         hear_of_fleet(&mut rig, Setup { awaits_fleet: false, ..unheard() });
-        let why = MoveRefusal::NoSuchBackend;
+        let why = MoveRefusal::Closed;
         assert_eq!(arena.news(&mut rig), [Heard::OfferOver(session, offer.number, why)]);
         assert_eq!((players(&rig), refused(&rig, why)), ([1, 0], 1));
         if !is_order {
             assert_eq!(lobby.news(&mut rig), [Heard::MoveRefused(session, 7, why)]);
         }
+        lobby.say(&mut rig, |writer| writer.move_session(&wanted(session)));
+        assert_eq!(lobby.news(&mut rig), [Heard::MoveRefused(session, 7, why)]);
+        arena.crash(&mut rig);
+        lobby.say(&mut rig, |writer| writer.move_session(&wanted(session)));
+        let why = MoveRefusal::NoSuchBackend;
+        assert_eq!(lobby.news(&mut rig), [Heard::MoveRefused(session, 7, why)]);
         // It keeps its time, and its processes.
         let (mut rig, [_lobby, arena], _player, session, offer) = offered_to_unheard();
         rig.pass(410);
