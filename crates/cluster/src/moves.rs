@@ -16,6 +16,11 @@ impl<Member: Copy + PartialEq> Moves<Member> {
         Self { by: None, in_a_row: 0, since_ns: now_ns, not_before_ns: now_ns + STAY_NS }
     }
 
+    /// Whether that is so soon after it began here, or was to move.
+    pub const fn has_just_begun(&self, now_ns: u64) -> bool {
+        now_ns < self.not_before_ns
+    }
+
     /// A packet was newer than all before, and came by another member, or by this gateway's own
     /// door. Returns where the session should be.
     pub fn note_newest(&mut self, by: Option<Member>, now_ns: u64) -> Option<Member> {

@@ -149,12 +149,14 @@ pub(crate) trait Doubting: Clustering {
             && self.clusters().get(index).and_then(|it| it.told).is_some_and(is_in_doubt)
     }
 
-    /// Whether another gateway may have a session, or has it and the last words are awaited here:
-    /// it goes to no other game process from here.
-    fn may_be_anothers(&self, index: Entry<Self::Session>) -> bool {
-        let id = self.clusters().get(index).map(|it| it.id);
+    /// Whether another gateway may have a session, or has it and the last words are awaited here,
+    /// or is offered it now: it goes to no other game process from here.
+    fn may_be_anothers(&self, now_ns: u64, index: Entry<Self::Session>) -> bool {
+        let Some(it) = self.clusters().get(index) else { return false };
         let mut leaving = self.clusters().leaving.iter();
-        self.is_unsure(index) || leaving.any(|(_, leaving, _)| Some(*leaving) == id)
+        self.is_unsure(index)
+            || it.is_given && it.moves.has_just_begun(now_ns)
+            || leaving.any(|(_, leaving, _)| *leaving == it.id)
     }
 
     /// A session that a game process may end, though it may do nothing else with it just now.

@@ -273,6 +273,8 @@ pub(crate) trait Owning: Clustering {
         let it = self.clusters().get(index)?;
         let Portable { backend, talks_to, slot, timeout_ms, heard_ns, proof } =
             self.portable(common, index);
+        // One that goes over to another backend is the first one's until that is told there.
+        let backend = it.told.map_or(backend, |(told, _)| told);
         let silent_ns = now.mono_ns.saturating_sub(heard_ns);
         let (socket, local) = talks_to;
         let local = if local == LocalIp::UNSPECIFIED { [0; 16] } else { *local.ip_bytes() };

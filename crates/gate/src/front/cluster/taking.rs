@@ -205,10 +205,12 @@ pub(crate) trait Taking: Clustering {
             }
             return;
         };
-        if self.backend_of(index) != backend {
+        let it = self.clusters().get(index);
+        let told = it.and_then(|it| it.told).map(|(told, _)| told);
+        if told.unwrap_or_else(|| self.backend_of(index)) != backend {
             return;
         }
-        let own = self.clusters().get(index).map(|it| it.tenure);
+        let own = it.map(|it| it.tenure);
         match reply {
             // An arbiter that has begun anew may have believed one that has an earlier term.
             Reply::Fenced { holder } if Some(holder) > own || own == Some(tenure) => {
@@ -218,6 +220,8 @@ pub(crate) trait Taking: Clustering {
                 }
                 self.hear_fenced(turn, index, holder);
             }
+            // One that has gone over has ended there.
+            Reply::Ended if self.backend_of(index) != backend => {}
             Reply::Ended => self.end(turn, index, Ended::ByArbiter),
             Reply::Full => self.go_alone(turn, index),
             Reply::Second { first, holder } => self.leave_to(turn, index, (first, holder)),

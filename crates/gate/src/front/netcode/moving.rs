@@ -97,7 +97,7 @@ impl NetcodeFront {
         if self.is_lingering(index) || self.ending_of(index).is_some() {
             return Err(MoveRefusal::SessionOver);
         }
-        if self.may_be_anothers(index) {
+        if self.may_be_anothers(turn.now.mono_ns, index) {
             return Err(MoveRefusal::Busy);
         }
         // What was said to it is at its agent, for that process alone.
@@ -182,7 +182,8 @@ impl NetcodeFront {
         let session = self.sessions.id(index);
         let address = *self.sessions.address(index);
         let why_not = turn.why_over(session, address.listener);
-        let why_not = why_not.or_else(|| self.may_be_anothers(index).then_some(MoveRefusal::Busy));
+        let may_be_anothers = self.may_be_anothers(turn.now.mono_ns, index);
+        let why_not = why_not.or(may_be_anothers.then_some(MoveRefusal::Busy));
         let why_not = why_not.or_else(|| self.say_between(turn, index).err());
         if let Some(why) = why_not {
             return turn.end_offer(session, why);

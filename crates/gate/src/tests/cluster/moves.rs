@@ -199,6 +199,30 @@ fn a_session_that_is_being_given_away_goes_to_no_other_game_process() {
     assert_eq!(scene.pair.sessions(), [0, 1]);
 }
 
+/// Its player has come by the other one for a while.
+#[test]
+fn a_session_that_is_offered_to_another_gateway_goes_to_no_other_game_process() {
+    let mut scene = Scene::settled_with(zones());
+    let (zone, Offer { session, number, .. }) = scene.offer();
+    for number in 10..18 {
+        let packet = scene.scribe.payload(number, b"by the other");
+        scene.pair.arrive(B, home(1), &packet);
+        scene.pair.carry();
+        scene.pair.rig(A).turn();
+        scene.pair.pass(50);
+    }
+    scene.pair.stand(A);
+    let packet = scene.scribe.payload(18, b"it is offered");
+    scene.pair.arrive(B, home(1), &packet);
+    scene.agent.hear((B, 0), scene.pair.rig(B));
+    assert_eq!(scene.agent.claims.len(), 1);
+    zone.say(scene.pair.rig(A), |writer| writer.answer(session, number, LinkAnswer::Yes));
+    let over = Heard::OfferOver(session, number, MoveRefusal::Busy);
+    assert_eq!(zone.news(scene.pair.rig(A)), [over]);
+    scene.settle();
+    assert_eq!(scene.pair.sessions(), [0, 1]);
+}
+
 #[test]
 fn an_offer_that_is_not_taken_changes_nothing_and_is_made_again() {
     let mut scene = Scene::settled();
