@@ -88,11 +88,15 @@ pub(crate) trait Doubting: Clustering {
             return;
         }
         let all = self.clusters().all().into_iter();
+        // Its player may wait for another backend, to which it has gone over.
+        let told = |it| self.clusters().get(it).and_then(|it| it.told).map(|(told, _)| told);
         let of_it: Vec<_> =
-            all.filter(|it| self.is_unsure(*it) && self.backend_of(*it) == backend).collect();
+            all.filter(|it| self.is_unsure(*it) && told(*it) == Some(backend)).collect();
         // The arbiter knows nothing of one that it was not told of on this link: it is asked again.
         let epoch = turn.common.links.backends[backend].epoch;
-        let is_new = |index: &Entry<Self::Session>| *self.announced(*index) != epoch;
+        let is_new = |index: &Entry<Self::Session>| {
+            self.backend_of(*index) == backend && *self.announced(*index) != epoch
+        };
         let new: Vec<_> = of_it.iter().copied().filter(is_new).collect();
         if !new.is_empty() {
             for index in new {
