@@ -86,6 +86,9 @@ pub(crate) trait CarriedClusters: Clustering {
             tenure,
             token,
             token_until_s,
+            // Whatever was told is known to the arbiter by now.
+            opens_until_s: _,
+            ticket: _,
             since_s,
             revision,
             told,
@@ -126,7 +129,9 @@ pub(crate) trait CarriedClusters: Clustering {
             let begun = Clustered::of(id, tenure, (token, token_until_s, since_s), 0);
             let before = self.clusters().get(entry).filter(|before| before.id == id);
             let delivered = before.map_or(begun.delivered, |before| before.delivered);
-            let it = Clustered { revision, told, delivered, is_alone, ending, ..begun };
+            let opens_until_s = told.and(begun.opens_until_s);
+            let it =
+                Clustered { opens_until_s, revision, told, delivered, is_alone, ending, ..begun };
             self.clusters_mut().put(entry, it);
         }
         Ok(())

@@ -28,6 +28,10 @@ pub(crate) struct Clustered {
     pub(crate) tenure: Tenure,
     pub(crate) token: TokenMac,
     pub(crate) token_until_s: u64,
+    /// Until when its arbiter may open it; none before one was told of it under this name.
+    pub(crate) opens_until_s: Option<u64>,
+    /// The ticket of its last opening, until it is known whether that went no further.
+    pub(crate) ticket: Option<u64>,
     /// When it began, at whichever gateway, in seconds since 1970.
     pub(crate) since_s: u64,
     /// How often its record was kept.
@@ -103,6 +107,8 @@ impl Clustered {
             tenure,
             token,
             token_until_s,
+            opens_until_s: Some(token_until_s),
+            ticket: None,
             since_s,
             revision: 0,
             told: None,
@@ -135,9 +141,20 @@ impl Clustered {
         }
     }
 
+    /// It is opened with this ticket. Where it has gone alone since, the opening before went no
+    /// further.
+    pub(crate) fn opens_with(&mut self, ticket: Option<u64>) -> Option<u64> {
+        if self.is_alone {
+            return ticket.or(self.ticket.take());
+        }
+        self.ticket = ticket;
+        ticket
+    }
+
     /// What an arbiter is told of it, whose link calls the session so.
     pub(crate) fn told_as(&self, session: LinkSession, timeout_ms: u32) -> bundle::Clustered {
-        let &Self { id, tenure, token_until_s, .. } = self;
+        let &Self { id, tenure, .. } = self;
+        let token_until_s = self.opens_until_s.unwrap_or(self.token_until_s);
         let (id, tenure, delivery) = (id.0, tenure.number(), None);
         bundle::Clustered { session, id, tenure, token_until_s, timeout_ms, delivery }
     }

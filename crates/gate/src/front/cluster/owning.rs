@@ -93,7 +93,10 @@ pub(crate) trait Owning: Clustering {
                 it.note_announced();
             }
         }
-        self.clusters().get(index).filter(|it| is_arbitrated && !it.is_alone)?;
+        let it = self.clusters_mut().get_mut(index).filter(|it| is_arbitrated && !it.is_alone)?;
+        // Under a name that no arbiter has heard nothing has ended.
+        let opens_until_s = it.token_until_s.max(turn.now.unix_s + OPENS_S);
+        it.opens_until_s.get_or_insert(opens_until_s);
         self.clusters_mut().tell(index, (backend, epoch));
         self.keep_record(turn.common, turn.now, index);
         self.clusters().get(index).cloned()
@@ -120,7 +123,8 @@ pub(crate) trait Owning: Clustering {
             self.note_over(common, (Player::MayPlayOn, before.id), over);
         }
         let id = self.new_id(index);
-        self.clusters_mut().put(index, Clustered { id, revision: 0, told: None, ..*before });
+        let it = Clustered { id, revision: 0, told: None, opens_until_s: None, ..*before };
+        self.clusters_mut().put(index, it);
     }
 
     /// A session is over, or goes on at another gateway.
@@ -308,6 +312,10 @@ const LAST_WORDS_NS: u64 = 20 * NS_PER_MS;
 
 /// Of a session that goes alone: its player waits for them.
 const LAST_WORDS_OF_ONE_NS: u64 = 5 * NS_PER_MS;
+
+/// How long an arbiter may open a session that goes on under another name: it remembers as long
+/// that the session has ended.
+const OPENS_S: u64 = 300;
 
 /// How long an arbiter remembers from its beginning that a session has ended which has no token.
 const ENDS_KNOWN_S: u64 = 3600;

@@ -190,6 +190,8 @@ impl NetcodeFront {
         ticket: Option<u64>,
     ) {
         let is_arbitrated = turn.common.links.arbitrates(link);
+        let its = self.sessions.clusters.get_mut(index);
+        let ticket = its.map_or(ticket, |it| it.opens_with(ticket));
         let clustered = self.tell_clustered(turn, index, is_arbitrated);
         let delivery = self.delivery_of_agent(turn.common, index);
         let setup = std::sync::Arc::clone(&turn.common.setup);

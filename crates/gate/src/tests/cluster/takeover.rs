@@ -28,7 +28,7 @@ use ringgate_core::proto::netcode::packet::{Header, PacketKind, Receiver};
 use ringgate_core::proto::netcode::server::SessionSequence;
 use ringgate_core::proto::replay::Window;
 use ringgate_link::bundle::{
-    Answer as LinkAnswer, Frames, Move, SessionId as LinkSession, ToArbiter, ToGame,
+    Answer as LinkAnswer, CloseReason, Frames, Move, SessionId as LinkSession, ToArbiter, ToGame,
 };
 use std::sync::Arc;
 
@@ -995,10 +995,14 @@ fn nobody_is_taken_over_at_a_listener_that_has_gone_meanwhile() {
 /// What a process behind an arbiter is told: which sessions of the cluster, openings, numbers.
 fn told(rig: &mut Rig, game: &Game) -> (Vec<SessionId>, usize, Vec<u64>) {
     let (mut names, mut openings, mut numbers) = (Vec::new(), 0, Vec::new());
+    let now_s = rig.now.unix_s;
     for bundle in rig.take_on(game.link) {
         for frame in Frames::new(&bundle).map(|frame| frame.expect("whole records")) {
             match ToArbiter::decode(frame) {
-                Some(ToArbiter::Clustered(it)) => names.push(SessionId(it.id)),
+                Some(ToArbiter::Clustered(it)) => {
+                    assert!(it.token_until_s > now_s, "an arbiter opens it");
+                    names.push(SessionId(it.id));
+                }
                 Some(ToArbiter::Numbered { number, .. }) => numbers.push(number),
                 Some(ToArbiter::Claim(_) | ToArbiter::Given { .. }) => panic!("it stays"),
                 Some(
@@ -1021,13 +1025,9 @@ fn told(rig: &mut Rig, game: &Game) -> (Vec<SessionId>, usize, Vec<u64>) {
     (names, openings, numbers)
 }
 
-#[test]
-fn a_player_who_is_moved_is_another_session_to_the_cluster() {
+/// Two game processes of a cluster's gateway, each with its arbiter, and a player of the first.
+fn two_zones() -> (Rig, [Game; 2], Scribe) {
     let mut rig = Rig::new(Setup { cluster: Some("fra".into()), ..zones() });
-    let own = |rig: &Rig| {
-        let standbys = rig.host.gate().claims().standbys().expect("a cluster");
-        (0..PARTS).flat_map(|part| standbys.own_part(part)).collect::<Vec<_>>()
-    };
     rig.host.gate().claims().standbys().expect("a cluster").set_incarnation(incarnation(A));
     let games = ["arena", "zone"].map(|name| {
         let game = Game::join(&mut rig, name);
@@ -1037,26 +1037,101 @@ fn a_player_who_is_moved_is_another_session_to_the_cluster() {
     let scribe = Scribe::new(&rig.token(1));
     scribe.connect(&mut rig, home(1));
     rig.deliver(home(1), &scribe.payload(5, b"five"));
-    let session = rig.session_at(home(1));
-    let (before, openings, numbers) = told(&mut rig, &games[0]);
-    assert_eq!((before.len(), openings, numbers), (1, 1, vec![5]));
-    assert_eq!(own(&rig), before);
+    (rig, games, scribe)
+}
 
-    games[0].say(&mut rig, |writer| writer.move_session(&to_zone(session)));
-    let heard = games[1].news(&mut rig);
+/// The first process moves the player to the second.
+fn move_on(rig: &mut Rig, games: &[Game; 2], asked: &Move<'_>) {
+    games[0].say(rig, |writer| writer.move_session(asked));
+    let heard = games[1].news(rig);
     let [Heard::Offered(offer)] = &heard[..] else { panic!("{heard:?}") };
     let (session, number) = (offer.session, offer.number);
-    games[1].say(&mut rig, |writer| writer.answer(session, number, LinkAnswer::Yes));
-    rig.deliver(home(1), &scribe.payload(6, b"six"));
-    let (after, openings, numbers) = told(&mut rig, &games[1]);
-    assert_eq!((after.len(), openings, numbers), (1, 1, vec![6]));
-    assert!(after != before && own(&rig) == after);
-    // It is that one's alone from then on, also when its link comes anew.
-    let [arena, zone] = games;
+    games[1].say(rig, |writer| writer.answer(session, number, LinkAnswer::Yes));
+}
+
+/// As soon as it has come, or when its token has expired.
+#[test]
+fn a_player_who_is_moved_is_another_session_to_the_cluster() {
+    for is_late in [false, true] {
+        let (mut rig, games, scribe) = two_zones();
+        let own = |rig: &Rig| {
+            let standbys = rig.host.gate().claims().standbys().expect("a cluster");
+            (0..PARTS).flat_map(|part| standbys.own_part(part)).collect::<Vec<_>>()
+        };
+        let session = rig.session_at(home(1));
+        let (before, openings, numbers) = told(&mut rig, &games[0]);
+        assert_eq!((before.len(), openings, numbers), (1, 1, vec![5]));
+        assert_eq!(own(&rig), before);
+
+        rig.step_wall_clock(if is_late { 3600 } else { 0 });
+        move_on(&mut rig, &games, &to_zone(session));
+        rig.deliver(home(1), &scribe.payload(6, b"six"));
+        let (after, openings, numbers) = told(&mut rig, &games[1]);
+        assert_eq!((after.len(), openings, numbers), (1, 1, vec![6]));
+        assert!(after != before && own(&rig) == after);
+        // It is that one's alone from then on, also when its link comes anew.
+        let [arena, zone] = games;
+        zone.crash(&mut rig);
+        let zone = Game::join(&mut rig, "zone");
+        zone.say(&mut rig, arbitrates);
+        rig.deliver(home(1), &scribe.payload(7, b"seven"));
+        assert_eq!(told(&mut rig, &zone), (after, 1, vec![7]));
+        assert_eq!(told(&mut rig, &arena).0, []);
+    }
+}
+
+#[test]
+fn a_player_who_is_moved_where_the_arbiter_has_no_room_comes_with_its_ticket() {
+    let (mut rig, games, scribe) = two_zones();
+    let session = rig.session_at(home(1));
+    move_on(&mut rig, &games, &to_zone(session));
+    let (names, ..) = told(&mut rig, &games[1]);
+    let answer =
+        Answer { session: names[0], tenure: tenure(1, A), wake: Wake(0), reply: Reply::Full };
+    games[1].push_bytes(&mut rig, &standing(&answer));
+    rig.turn();
+    assert_eq!(tickets(&mut rig, &games[1]), [Some(7)]);
+    // Another process knows nothing of that.
+    let [_arena, zone] = games;
     zone.crash(&mut rig);
     let zone = Game::join(&mut rig, "zone");
     zone.say(&mut rig, arbitrates);
-    rig.deliver(home(1), &scribe.payload(7, b"seven"));
-    assert_eq!(told(&mut rig, &zone), (after, 1, vec![7]));
-    assert_eq!(told(&mut rig, &arena).0, []);
+    rig.deliver(home(1), &scribe.payload(6, b"six"));
+    assert_eq!(tickets(&mut rig, &zone), [None]);
+}
+
+/// With which tickets a process is told of players.
+fn tickets(rig: &mut Rig, game: &Game) -> Vec<Option<u64>> {
+    let bundles = rig.take_on(game.link);
+    let records = bundles.iter().flat_map(|bundle| Frames::new(bundle).flatten());
+    let ticket = |frame| match ToGame::decode(frame) {
+        Ok(ToGame::Opened(opened)) => Some(opened.ticket),
+        _ => None,
+    };
+    records.filter_map(ticket).collect()
+}
+
+/// It has gone over and waits for its next process, while the worker sleeps.
+#[test]
+fn a_player_who_waits_for_its_next_process_is_not_lost_in_a_sleep() {
+    let (mut rig, games, scribe) = two_zones();
+    let session = rig.session_at(home(1));
+    move_on(&mut rig, &games, &Move { confirms: true, ..to_zone(session) });
+    let [arena, zone] = games;
+    zone.crash(&mut rig);
+    arena.say(&mut rig, |writer| writer.confirm(session));
+    told(&mut rig, &arena);
+    rig.jump(300);
+    rig.turn();
+    let woke = rig.now.mono_ns;
+    arena.say(&mut rig, |writer| writer.sure(woke));
+    let zone = Game::join(&mut rig, "zone");
+    zone.say(&mut rig, arbitrates);
+    rig.deliver(home(1), &scribe.payload(6, b"six"));
+    assert_eq!(told(&mut rig, &zone).2, [6]);
+    rig.sent.clear();
+    zone.say(&mut rig, |writer| writer.payload(session, b"down"));
+    assert_eq!((rig.drops(DropReason::SessionUnknown), rig.take_for(home(1)).len()), (0, 1));
+    zone.say(&mut rig, |writer| writer.close(session, CloseReason::Kicked));
+    assert_eq!(rig.sessions(), 0);
 }
