@@ -30,6 +30,9 @@ struct State {
     /// How often a gateway has taken one over.
     taken_over: u64,
     parking: Parking,
+    /// Players who were moved away from game processes that have not confirmed it, the first one
+    /// first: where those know them, and where the gateway is that waits for it.
+    left: Vec<(Home, Gateway)>,
     /// A moment by both clocks, since which the one that tokens name was not set.
     clocks: Option<(u64, u64)>,
 }
@@ -74,6 +77,9 @@ pub struct Home {
     /// What the process calls the session.
     pub session: SessionId,
 }
+
+/// A session's gateway: the local worker, the link to it, and what the session is called there.
+pub type Gateway = (usize, u16, SessionId);
 
 /// Where a gateway has a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -312,6 +318,21 @@ impl Arbitration {
         Some((known.seat?, known.take_parked(parking)))
     }
 
+    /// A game process is told that it has lost a player whom a gateway elsewhere has moved.
+    pub fn note_left(&self, home: Home, by: Gateway) {
+        let State { left, .. } = &mut *lock(&self.0);
+        if left.len() == LEFT_MAX {
+            left.remove(0);
+        }
+        left.push((home, by));
+    }
+
+    /// Game processes have heard that they have lost players. Who waits for that.
+    pub fn take_left(&self, has_heard: impl Fn(&Home) -> bool) -> Vec<Gateway> {
+        let State { left, .. } = &mut *lock(&self.0);
+        left.extract_if(.., |it| has_heard(&it.0)).map(|(_, by)| by).collect()
+    }
+
     /// Where the game process of a session is, if the gateway has it.
     pub fn home(&self, id: [u8; 16], tenure: Tenure) -> Option<Home> {
         let State { arbiter, known, .. } = &*lock(&self.0);
@@ -472,7 +493,7 @@ impl Arbitration {
     /// Writes all of it.
     pub fn write(&self, out: &mut Writer<'_>) {
         // A clock that is set while nobody looks cannot be told from time that passes.
-        let State { arbiter, known, taken_over, parking: _, clocks: _ } = &*lock(&self.0);
+        let State { arbiter, known, taken_over, parking: _, left: _, clocks: _ } = &*lock(&self.0);
         arbiter.write(out);
         taken_over.write(out);
         (known.len() as u32).write(out);
@@ -535,12 +556,14 @@ impl Parking {
 
 impl State {
     fn new(arbiter: Arbiter, known: HashMap<ClusterId, Known>, taken_over: u64) -> Self {
-        Self { arbiter, known, taken_over, parking: Parking::default(), clocks: None }
+        let (parking, left, clocks) = Default::default();
+        Self { arbiter, known, taken_over, parking, left, clocks }
     }
 
     /// Gateways of local workers are not connected any more.
     fn lose(&mut self, is_lost: impl Fn(usize) -> bool) {
-        let Self { arbiter, known, parking, .. } = self;
+        let Self { arbiter, known, parking, left, .. } = self;
+        left.retain(|(_, (worker, ..))| !is_lost(*worker));
         for (id, known) in known {
             known.giver.take_if(|seat| is_lost(seat.worker));
             if known.seat.take_if(|seat| is_lost(seat.worker)).is_some() {
@@ -683,6 +706,9 @@ const SESSIONS_MAX: usize = 1 << 18;
 /// to its claim.
 const PARKED_MAX: usize = 64;
 const PARKED_BYTES_MAX: usize = 4 << 20;
+
+/// Players whose game processes have not confirmed that they are gone: they do so in a moment.
+const LEFT_MAX: usize = 1024;
 
 /// A session's number.
 pub(crate) fn read_session(from: &mut Reader<'_>) -> Result<SessionId, Broken> {

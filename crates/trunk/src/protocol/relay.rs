@@ -359,6 +359,7 @@ impl Relay {
             }
             if let Some(taken) = self.places[place].taken.take_if(|taken| taken.link.is_some()) {
                 self.uncount(Some(&taken));
+                self.tell_heard((Game(place as u8), None), act);
                 act(Action::HangUp(Game(place as u8)));
             }
         }
@@ -505,6 +506,7 @@ impl Relay {
                 taken.has_closed = !is_open;
                 self.tell_intake(game, act);
             }
+            ToGateway::Confirm { session } if self.tell_heard((game, Some(session)), act) => {}
             record if self.is_of_other(game, &record) => {
                 self.dropped.session_unknown += payloads(&record);
             }

@@ -370,6 +370,10 @@ impl Relay {
             arbitration.home(id, tenure)
         };
         let Some(home) = home else { return Ok(true) };
+        let is_elsewhere = (home.worker, home.session) != (self.worker, session);
+        if is_elsewhere && matches!(record, ToGame::Moved { .. }) {
+            arbitration.note_left(home, (self.worker, link, session));
+        }
         let mut memory = frame.bytes().to_vec();
         if let Some(frame) = called(&mut memory, home.session) {
             self.pass(home.worker, Passed::ForGame(home.game, home.turn, frame), act);
@@ -515,6 +519,27 @@ impl Relay {
         }
     }
 
+    /// A game process has heard that it has lost players, or hears nothing any more. Whether a
+    /// gateway elsewhere waits for that, which is told.
+    pub(super) fn tell_heard(
+        &mut self,
+        (game, session): (Game, Option<SessionId>),
+        act: Act<'_>,
+    ) -> bool {
+        let Some(arbitration) = &self.clusters.arbitration else { return false };
+        let heard = arbitration.take_left(|home| {
+            (home.worker, home.game) == (self.worker, game)
+                && session.is_none_or(|session| home.session == session)
+        });
+        for (worker, link, there) in &heard {
+            let mut memory = [0; 16];
+            let frame = write(&mut memory, |writer| writer.confirm(*there));
+            let passed = Passed::FromGame(*link, frame.expect("it is short"));
+            self.pass(*worker, passed, &mut |action| act(action));
+        }
+        !heard.is_empty()
+    }
+
     /// Hangs up on a game process that is kept for sessions of a cluster, once it has none.
     fn let_go(&mut self, game: Game, act: Act<'_>) {
         let taken = self.places[game.place()].taken.as_ref();
@@ -527,12 +552,14 @@ impl Relay {
         }
         if let Some(taken) = self.places[game.place()].taken.take_if(|it| it.hello.is_some()) {
             self.uncount(Some(&taken));
+            self.tell_heard((game, None), act);
             act(Action::HangUp(game));
         }
     }
 
     /// The link of a game process is gone, and with it what that knew.
     pub(super) fn leave_homes(&mut self, game: Game, act: Act<'_>) {
+        self.tell_heard((game, None), act);
         self.forget_ends(game);
         self.clusters.waiting.retain(|_, it| it.game != game);
         let OfClusters { homes, moved, arbitration: Some(arbitration), .. } = &mut self.clusters

@@ -706,6 +706,35 @@ fn a_player_whose_move_is_told_by_half_is_where_it_was_announced_last() {
     }
 }
 
+/// The process knows it by the link of the gateway that it has come by first.
+#[test]
+fn a_gateway_that_moves_a_session_of_another_one_hears_that_its_process_has_heard_of_it() {
+    let confirmed = format!("1 told {:?}", ToGateway::Confirm { session: there() });
+    for is_lost in [false, true] {
+        let mut agent = Agent::new();
+        let next = agent.has_next(1);
+        agent.announces(0, of(1, 11));
+        if is_lost {
+            agent.loses_lane(0);
+        }
+        agent.claims(1, of(2, 12), of(1, 11));
+        agent.announces(1, of(2, 12));
+        let opened = agent.opens_moved((1, next), (there(), NEXT_ID, of(2, 12)));
+        assert_eq!(opened, ["1 next opened 2"]);
+        let moved = agent.says(1, |it| it.moved(there(), 4));
+        if is_lost {
+            // Its link was kept for that session alone.
+            assert_eq!(moved, ["0 moved 1", "0 hung up", &confirmed]);
+        } else {
+            assert_eq!(moved, ["0 moved 1"]);
+            assert_eq!(agent.plays(0, |it| it.confirm(here(0))), [&*confirmed]);
+        }
+        let own = format!("0 told {:?}", ToGateway::Confirm { session: there() });
+        let again = if is_lost { vec![] } else { vec![own] };
+        assert_eq!(agent.plays(0, |it| it.confirm(here(0))), again, "once");
+    }
+}
+
 #[test]
 fn an_agent_that_is_replaced_goes_on_with_all_of_it() {
     use ringgate_core::carry::{Maps, Reader, Writer as Out};
