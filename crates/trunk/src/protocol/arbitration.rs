@@ -60,6 +60,8 @@ struct Known {
     /// The link of the gateway that gives it away, until that has said its last word: what the
     /// player gets of that one comes before what it gets of the next.
     giver: Option<Seat>,
+    /// The ticket of the move that its game process has asked that gateway for.
+    asked: Option<u64>,
     /// What the game process has said while that was so, or the gateway that has the session had
     /// not announced it.
     parked: Vec<Vec<u8>>,
@@ -104,7 +106,12 @@ pub struct Fenced {
     pub seat: Seat,
     /// What.
     pub report: Reported,
+    /// The move that it was asked for is none.
+    pub unmoved: Option<Unmoved>,
 }
+
+/// The game process that has asked for a move, and the ticket of that.
+pub type Unmoved = (Home, u64);
 
 /// What becomes of an opening that follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -164,20 +171,22 @@ impl Arbitration {
         let timeout_ms = it.timeout_ms;
         if verdict.seen == Seen::Opened {
             let (backend, home) = (backend.into(), Some(here));
-            let (homeless_s, giver, parked) = (None, None, Vec::new());
-            let begun = Known { backend, home, homeless_s, seat, timeout_ms, giver, parked };
+            let (homeless_s, giver, asked, parked) = (None, None, None, Vec::new());
+            let begun = Known { backend, home, homeless_s, seat, timeout_ms, giver, asked, parked };
             known.insert(id, begun);
             return (Opening::Passed, None);
         }
         let Some(known) = known.get_mut(&id) else { return refused() };
         let before = std::mem::replace(&mut known.seat, seat);
         known.timeout_ms = timeout_ms;
+        let mut unmoved = None;
         if verdict.fenced.is_some() {
             *taken_over += 1;
-            known.giver = None;
+            (known.giver, unmoved) = (None, known.take_move());
         }
         let fenced = before.zip(verdict.fenced);
-        let fenced = fenced.map(|(seat, told)| Fenced { seat, report: Reported::of(&told) });
+        let fenced =
+            fenced.map(|(seat, told)| Fenced { seat, report: Reported::of(&told), unmoved });
         let waits = known.take_parked(parking);
         let opening = match known.home {
             Some(_) => Opening::Known(waits),
@@ -227,8 +236,10 @@ impl Arbitration {
             known.giver = before.filter(|_| it.is_offered);
         }
         known.seat.get_or_insert(seat);
+        let unmoved = if is_new { known.take_move() } else { None };
         let fenced = before.zip(verdict.fenced);
-        let fenced = fenced.map(|(seat, told)| Fenced { seat, report: Reported::of(&told) });
+        let fenced =
+            fenced.map(|(seat, told)| Fenced { seat, report: Reported::of(&told), unmoved });
         (report, fenced)
     }
 
@@ -299,7 +310,8 @@ impl Arbitration {
             return (report, None, None);
         };
         let (home, seat) = (known.home, known.seat);
-        let fenced = seat.map(|seat| Fenced { seat, report: Reported::of(&told) });
+        let unmoved = None;
+        let fenced = seat.map(|seat| Fenced { seat, report: Reported::of(&told), unmoved });
         state.forget(id);
         (report, home, fenced)
     }
@@ -373,7 +385,7 @@ impl Arbitration {
         state.arbiter.end_unheard(id);
         let seat = state.forget(id)?.seat;
         let report = holder.map(|tenure| ended(own, tenure.number()));
-        seat.zip(report).map(|(seat, report)| Fenced { seat, report })
+        seat.zip(report).map(|(seat, report)| Fenced { seat, report, unmoved: None })
     }
 
     /// Keeps what a game process says about a session for the gateway that has it and is about to
@@ -409,9 +421,26 @@ impl Arbitration {
         known.seat
     }
 
-    /// The gateway of a local worker is not connected any more.
-    pub fn lose(&self, worker: usize) {
-        lock(&self.0).lose(|it| it == worker);
+    /// A game process asks for a move. False where no gateway has the session that could answer.
+    pub fn ask_move(&self, id: [u8; 16], ticket: u64) -> bool {
+        let mut state = lock(&self.0);
+        let known = state.known.get_mut(&ClusterId(id)).filter(|known| known.seat.is_some());
+        known.is_some_and(|known| {
+            known.asked.get_or_insert(ticket);
+            true
+        })
+    }
+
+    /// A gateway has refused a move.
+    pub fn refuse_move(&self, id: [u8; 16], ticket: u64) {
+        if let Some(known) = lock(&self.0).known.get_mut(&ClusterId(id)) {
+            known.asked.take_if(|asked| *asked == ticket);
+        }
+    }
+
+    /// The gateway of a local worker is not connected any more. The moves that it was asked for.
+    pub fn lose(&self, worker: usize) -> Vec<Unmoved> {
+        lock(&self.0).lose(|it| it == worker)
     }
 
     /// These are all local workers: what others had is gone with them.
@@ -533,6 +562,11 @@ impl Known {
         self.home.is_none() && now_s >= *self.homeless_s.get_or_insert(now_s) + HOMELESS_S
     }
 
+    /// The gateway that was asked for a move does not answer.
+    fn take_move(&mut self) -> Option<Unmoved> {
+        self.home.zip(self.asked.take())
+    }
+
     /// What waits for the gateway that has the session, if there is nothing to wait for any more.
     fn take_parked(&mut self, parking: &mut Parking) -> Vec<Vec<u8>> {
         if self.giver.is_some() || self.seat.is_none_or(|seat| seat.session.is_none()) {
@@ -561,7 +595,8 @@ impl State {
     }
 
     /// Gateways of local workers are not connected any more.
-    fn lose(&mut self, is_lost: impl Fn(usize) -> bool) {
+    fn lose(&mut self, is_lost: impl Fn(usize) -> bool) -> Vec<Unmoved> {
+        let mut unmoved = Vec::new();
         let Self { arbiter, known, parking, left, .. } = self;
         left.retain(|(_, (worker, ..))| !is_lost(*worker));
         for (id, known) in known {
@@ -569,8 +604,10 @@ impl State {
             if known.seat.take_if(|seat| is_lost(seat.worker)).is_some() {
                 arbiter.lose(*id);
                 parking.lose(&mut known.parked);
+                unmoved.extend(known.take_move());
             }
         }
+        unmoved
     }
 
     /// A session has ended.
@@ -654,6 +691,7 @@ ringgate_core::carried!(Known {
     seat,
     timeout_ms,
     giver as anew,
+    asked as anew,
     parked as anew,
 });
 

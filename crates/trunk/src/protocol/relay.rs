@@ -348,7 +348,7 @@ impl Relay {
     /// with.
     pub fn handle_lane_lost(&mut self, act: Act<'_>) {
         self.lane = None;
-        self.lose_held();
+        self.lose_held(act);
         for place in 0..self.places.len() {
             self.end_refused(Game(place as u8), act);
             let is_gone = self.places[place].taken.as_ref().is_some_and(|taken| taken.is_gone);

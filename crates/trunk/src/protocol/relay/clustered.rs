@@ -10,12 +10,15 @@ use ringgate_cluster::{Refused, Tenure};
 use ringgate_core::carry::{Broken as Carried, Carry, Reader, Writer as CarryWriter};
 use ringgate_link::bundle::{
     CloseReason, ClusterClaim, ClusterId, Clustered, Frame, Frames, HEADER_BYTES,
-    MULTICAST_SESSIONS_MAX, SessionId, Sessions, ToArbiter, ToGame, ToGateway, Writer,
+    MULTICAST_SESSIONS_MAX, Move, MoveRefusal, SessionId, Sessions, ToArbiter, ToGame, ToGateway,
+    Writer,
 };
 
 use super::clusters::{Held, Homed, OfClusters, Passed, RefusedPackets};
 use super::{Act, Action, Broken, Game, Relay, Taken, renumbered, write};
-use crate::protocol::arbitration::{Arbitration, Fenced, Home, Opening, Reported, Seat, tenure};
+use crate::protocol::arbitration::{
+    Arbitration, Fenced, Home, Opening, Reported, Seat, Unmoved, tenure,
+};
 
 impl Relay {
     /// Has sessions of clusters decided together with the agent's other local workers.
@@ -243,9 +246,22 @@ impl Relay {
 
     /// Another gateway does not have a session any more, or the session has ended.
     pub(super) fn tell_fenced(&mut self, told: Option<Fenced>, act: Act<'_>) {
-        let Some(Fenced { seat: Seat { worker, link, session }, report }) = told else { return };
+        let Some(Fenced { seat: Seat { worker, link, session }, report, unmoved }) = told else {
+            return;
+        };
         let passed = Passed::Fenced(link, session, report.frame());
         self.pass(worker, passed, &mut |action| act(action));
+        if let Some(unmoved) = unmoved {
+            self.refuse_move(unmoved, act);
+        }
+    }
+
+    /// A game process hears that nobody answers the move that it has asked for.
+    pub(super) fn refuse_move(&mut self, (home, ticket): Unmoved, act: Act<'_>) {
+        let (mut memory, why) = ([0; 32], MoveRefusal::Busy);
+        let frame = write(&mut memory, |writer| writer.move_refused(home.session, ticket, why));
+        let passed = Passed::ForGame(home.game, home.turn, frame.expect("it is short"));
+        self.pass(home.worker, passed, &mut |action| act(action));
     }
 
     /// A session is over, whichever gateway has it.
@@ -370,6 +386,9 @@ impl Relay {
             arbitration.home(id, tenure)
         };
         let Some(home) = home else { return Ok(true) };
+        if let ToGame::MoveRefused { ticket, .. } = record {
+            arbitration.refuse_move(id, *ticket);
+        }
         let is_elsewhere = (home.worker, home.session) != (self.worker, session);
         if is_elsewhere && matches!(record, ToGame::Moved { .. }) {
             arbitration.note_left(home, (self.worker, link, session));
@@ -619,17 +638,19 @@ impl Relay {
     }
 
     /// The lane is down: what its gateway has announced waits for it, or for another one.
-    pub(super) fn lose_held(&mut self) {
+    pub(super) fn lose_held(&mut self, act: Act<'_>) {
         (self.clusters.is_used, self.clusters.is_inherited) = (false, false);
         self.clusters.held.clear();
         self.clusters.waiting.clear();
         self.clusters.muted.clear();
         self.clusters.left.clear();
-        if let Some(arbitration) = &self.clusters.arbitration {
+        if let Some(arbitration) = self.clusters.arbitration.clone() {
             for (_, it) in self.clusters.moved.drain() {
                 arbitration.close(it.id, it.tenure);
             }
-            arbitration.lose(self.worker);
+            for unmoved in arbitration.lose(self.worker) {
+                self.refuse_move(unmoved, act);
+            }
         }
     }
 
@@ -654,7 +675,16 @@ impl Relay {
             return self.multicast_from_home(game, sessions, bytes, act);
         }
         let Some(session) = session_for(record) else { return false };
-        match (self.gateway_of(session, act), record) {
+        let whereto = self.gateway_of(session, act);
+        if let ToGateway::Move(Move { ticket, .. }) = record
+            && let Some((id, arbitration)) = self.clusters.known(session)
+            && !arbitration.ask_move(id, *ticket)
+        {
+            let (worker, turn) = (self.worker, self.places[game.place()].turn);
+            self.refuse_move((Home { worker, game, turn, session }, *ticket), act);
+            return true;
+        }
+        match (whereto, record) {
             (Whereto::Here, _) => return false,
             (Whereto::There(worker, link, there), _) => {
                 let frame = write(&mut self.scratch, |writer| rewritten(writer, record, there));
@@ -679,21 +709,16 @@ impl Relay {
 
     /// Keeps what a game process says for the gateway that is about to announce the session.
     fn park(&mut self, session: SessionId, record: &ToGateway<'_>) -> bool {
-        let Self { clusters: OfClusters { homes, arbitration, .. }, scratch, .. } = self;
-        let (Some(Homed { id, .. }), Some(arbitration)) = (homes.get(&session), arbitration) else {
-            return false;
-        };
+        let Self { clusters, scratch, .. } = self;
+        let Some((id, arbitration)) = clusters.known(session) else { return false };
         let frame = write(scratch, |writer| rewritten(writer, record, session));
-        frame.is_some_and(|frame| arbitration.park(*id, frame.bytes()))
+        frame.is_some_and(|frame| arbitration.park(id, frame.bytes()))
     }
 
     /// Where the gateway of a session is that a game process here has named.
     pub(super) fn gateway_of(&mut self, session: SessionId, act: Act<'_>) -> Whereto {
-        let OfClusters { homes, arbitration, .. } = &self.clusters;
-        let (Some(Homed { id, .. }), Some(arbitration)) = (homes.get(&session), arbitration) else {
-            return Whereto::Here;
-        };
-        let (seat, waits) = arbitration.seat(*id).unzip();
+        let Some((id, arbitration)) = self.clusters.known(session) else { return Whereto::Here };
+        let (seat, waits) = arbitration.seat(id).unzip();
         if let (Some(Seat { worker, link, session: Some(session) }), Some(waits)) = (seat, waits) {
             self.pass_parked((worker, link, session), waits, act);
         }
@@ -742,18 +767,16 @@ impl Relay {
 
     /// The game process ends a session that no gateway has announced now.
     pub(super) fn end_from_home(&mut self, session: SessionId, reason: CloseReason, act: Act<'_>) {
-        let Some(Homed { id, .. }) = self.clusters.homes.get(&session).copied() else { return };
-        let told = self.clusters.arbitration.as_ref().and_then(|it| it.end(id));
+        let Some((id, arbitration)) = self.clusters.known(session) else { return };
+        let told = arbitration.end(id);
         self.tell_fenced(told, act);
         self.close_home(session, reason, act);
     }
 
     /// Whether a session has ended that a game process here knows.
     pub(super) fn is_forgotten(&self, session: SessionId) -> bool {
-        let OfClusters { homes, arbitration, .. } = &self.clusters;
-        homes.get(&session).zip(arbitration.as_ref()).is_some_and(|(home, arbitration)| {
-            !arbitration.is_home(home.id, (self.worker, session))
-        })
+        let known = self.clusters.known(session);
+        known.is_some_and(|(id, arbitration)| !arbitration.is_home(id, (self.worker, session)))
     }
 
     /// A session is over that a game process here knows.
@@ -852,7 +875,7 @@ const fn session_for(record: &ToGateway<'_>) -> Option<SessionId> {
 
 /// Writes what a game process says, with another session in it.
 fn rewritten(writer: &mut Writer<'_>, record: &ToGateway<'_>, session: SessionId) -> bool {
-    use ringgate_link::bundle::{CloseAfter, MessagePart, Move};
+    use ringgate_link::bundle::{CloseAfter, MessagePart};
     match *record {
         ToGateway::Payload { bytes, .. } => writer.payload(session, bytes),
         ToGateway::AskQuality { .. } => writer.ask_quality(session),

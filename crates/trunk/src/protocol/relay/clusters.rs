@@ -88,6 +88,12 @@ impl OfClusters {
         !self.is_used && self.homes.is_empty()
     }
 
+    /// What a session is called that a game process here knows, and who decides about it.
+    pub(super) fn known(&self, session: SessionId) -> Option<(ClusterId, &Arbitration)> {
+        let home = self.homes.get(&session)?;
+        Some((home.id, self.arbitration.as_deref()?))
+    }
+
     /// What the gateway has announced under a number, and means on a link.
     pub(super) fn held_on(&self, link: u16, session: SessionId) -> Option<Held> {
         let held = self.held.get(&session).filter(|it| it.link.is_none_or(|own| own == link));

@@ -155,6 +155,9 @@ fn in_words(act: Action<'_>) -> String {
         Action::Deliver(_, frame) => match ToGame::decode(frame).expect("readable") {
             ToGame::Opened(it) => format!("opened {}", name(it.session)),
             ToGame::Moved { session, .. } => format!("moved {}", name(session)),
+            ToGame::MoveRefused { session, ticket, .. } => {
+                format!("not moved {} by {ticket}", name(session))
+            }
             ToGame::OpenedPlain(it) => format!("opened {} with {:?}", name(it.session), it.slot),
             ToGame::Payload { session, .. } => format!("hears of {}", name(session)),
             ToGame::Closed { session, .. } => format!("closed {}", name(session)),
@@ -733,6 +736,40 @@ fn a_gateway_that_moves_a_session_of_another_one_hears_that_its_process_has_hear
         let again = if is_lost { vec![] } else { vec![own] };
         assert_eq!(agent.plays(0, |it| it.confirm(here(0))), again, "once");
     }
+}
+
+#[test]
+fn a_game_process_hears_what_becomes_of_each_move_though_its_gateway_does_not_answer() {
+    let asks = |agent: &mut Agent, ticket: u64| {
+        let (session, backend, time_ms, data) = (here(0), "arena-2", 7, &b""[..]);
+        let (confirms, message) = (false, None);
+        agent.plays(0, |it| {
+            let asked = Move { session, backend, ticket, time_ms, confirms, message, data };
+            it.move_session(&asked)
+        })
+    };
+    let refuses = |agent: &mut Agent, at: usize, ticket: u64| {
+        agent.says(at, |it| it.move_refused(there(), ticket, MoveRefusal::Time))
+    };
+    // Its gateway dies, and nobody has the session.
+    let mut agent = Agent::new();
+    agent.announces(0, of(1, 11));
+    assert_eq!(asks(&mut agent, 5).len(), 1);
+    assert_eq!(agent.loses_lane(0), ["0 not moved 1 by 5"]);
+    assert_eq!(asks(&mut agent, 6), ["0 not moved 1 by 6"]);
+    // The next one has it in a moment, and answers.
+    agent.claims(1, of(2, 12), of(1, 11));
+    assert!(asks(&mut agent, 7).is_empty());
+    assert_eq!(agent.announces(1, of(2, 12)).len(), 1, "it is asked");
+    assert_eq!(refuses(&mut agent, 1, 7), ["0 not moved 1 by 7"]);
+    assert_eq!(agent.loses_lane(1), ["1 hung up"]);
+    // Another one takes it, and what the first says comes too late.
+    let mut agent = Agent::new();
+    agent.announces(0, of(1, 11));
+    asks(&mut agent, 5);
+    let taken = agent.claims(1, of(2, 12), of(1, 11));
+    assert_eq!(taken, ["1 granted 2", "0 fenced 1 by 2", "0 not moved 1 by 5"]);
+    assert!(refuses(&mut agent, 0, 5).is_empty());
 }
 
 #[test]
