@@ -18,7 +18,7 @@ use ringgate_core::netcode::destination::{self, Join};
 use ringgate_core::netcode::{ConnectToken, user_data};
 use ringgate_core::proto::netcode::packet::PacketKind;
 use ringgate_core::proto::replay::Policy;
-use ringgate_link::bundle::CloseReason;
+use ringgate_link::bundle::{Answer, CloseReason, Move};
 
 fn ready() -> (Rig, Game) {
     let mut rig = Rig::new(plain_setup());
@@ -303,6 +303,33 @@ fn a_fleet_is_told_of_a_token_once_it_can_open_no_other_session() {
         player.send(&mut rig, b"here");
         assert!(claims.take_joins().is_empty());
     }
+}
+
+#[test]
+fn a_player_who_is_moved_before_it_speaks_has_come_where_its_token_says() {
+    let mut setup = plain_setup();
+    setup.backends.push(bundle_backend("zone", 4));
+    netcode_rules(&mut setup).moves = vec![BackendId(1)];
+    let claims = claims_for(&setup, setup.claim_limits());
+    let mut rig = Rig::with_claims(setup, Arc::clone(&claims));
+    let [arena, zone] = ["arena", "zone"].map(|name| Game::join(&mut rig, name));
+    assert!(claims.take_joins().is_empty());
+    let (token, join) = tagged(&mut rig, 1, 5);
+    let scribe = Scribe::new(&token);
+    rig.deliver(home(1), &scribe.request());
+    let challenge = scribe.challenge(&mut rig, home(1));
+    rig.deliver(home(1), &scribe.packet(PacketKind::Response, 1, &challenge));
+    let session = rig.session_at(home(1));
+    let (backend, ticket, time_ms, message, data) = ("zone", 7, 500, None, &b""[..]);
+    let asked = Move { session, backend, ticket, time_ms, confirms: false, message, data };
+    arena.say(&mut rig, |writer| writer.move_session(&asked));
+    let heard = zone.news(&mut rig);
+    let [Heard::Offered(offer)] = &heard[..] else { panic!("{heard:?}") };
+    zone.say(&mut rig, |writer| writer.answer(session, offer.number, Answer::Yes));
+    assert_eq!(zone.guests(&mut rig).len(), 1);
+    rig.deliver(home(1), &scribe.payload(2, b"here"));
+    assert_eq!(zone.payloads(&mut rig), [b"here".to_vec()]);
+    assert_eq!(claims.take_joins(), [(BackendId(0), join.expect("it is tagged"))]);
 }
 
 #[test]

@@ -708,6 +708,8 @@ impl Relay {
             }
             ToGame::Moved { session, ticket } => {
                 let session = here(session)?;
+                // Its token was for here, though the other process hears it first.
+                taken.hear(session, rolls);
                 if taken.leave(session, rolls) {
                     return Ok(());
                 }

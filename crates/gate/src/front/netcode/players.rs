@@ -525,12 +525,17 @@ impl NetcodeFront {
         let session = self.sessions.at_mut(index);
         session.heard = HeardSince::Something;
         let (client_id, backend) = (session.client_id, session.backend);
-        turn.common.claims.spend_token(listener, client_id);
+        let common = &turn.common;
+        common.claims.spend_token(listener, client_id);
         // A token that opens others says nothing of who may still come.
-        if turn.common.claims.tells_joins() && !allows_token_reuse(turn, listener) {
+        if common.claims.tells_joins() && !allows_token_reuse(turn, listener) {
             let user_data = self.user_data.whole(index);
             if let Some(join) = destination::join(client_id, &user_data) {
-                turn.common.claims.note_join(backend, join);
+                // Its slot is promised where the token says, though the player was moved since.
+                let (named, all) = (destination::named_backend(&user_data), &common.setup.backends);
+                let mut all_of_it = [backend].into_iter().chain(all.ids());
+                let named = all_of_it.find(|it| Some(all[*it].name.as_bytes()) == named);
+                common.claims.note_join(named.unwrap_or(backend), join);
             }
         }
     }

@@ -522,6 +522,9 @@ impl Relay {
             // It has been told.
             return;
         }
+        if matches!(record, ToGame::Moved { .. }) {
+            ends.inspect(|session| taken.hear(*session, rolls));
+        }
         let is_heard = ends.is_none_or(|session| !taken.leave(session, rolls));
         let here = ends.filter(|_| is_here);
         let why = here.and_then(|session| Some((session, self.finish_end(session, act)?)));

@@ -682,4 +682,9 @@ fn a_player_has_come_once_it_says_something() {
     say(&|writer| writer.opened(&comes(one, 5, &user_data)));
     say(&|writer| writer.payload(one, b"me"));
     assert_eq!(rolls.take_joins().len(), 1);
+    // One who is moved on before it has said anything does not come here any more.
+    say(&|writer| writer.opened(&comes(other, 6, &user_data)));
+    say(&|writer| writer.moved(other, 1));
+    let join = destination::join(6, &user_data).expect("it is tagged");
+    assert_eq!(rolls.take_joins(), [("arena-1".to_owned(), join)]);
 }
