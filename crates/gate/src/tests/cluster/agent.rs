@@ -16,12 +16,15 @@ use ringgate_core::carry::{Carry, Writer as Carrier};
 use ringgate_core::limits::{BUNDLE_BYTES_MAX, UNREAL_BYTES_MAX};
 use ringgate_core::proto::unreal::prefix::Framing;
 use ringgate_link::bundle::{
-    AgentDelivery, ArbiterReply, CloseReason, Frames, Hello, SessionId as LinkSession, Standing,
-    ToArbiter, ToGame, VERSION_MIN, VERSION_PLAIN, WINDOW_BYTES_MAX, Writer,
+    AgentDelivery, Answer as LinkAnswer, ArbiterReply, CloseReason, Frames, Hello, Offered,
+    SessionId as LinkSession, Standing, ToArbiter, ToGame, VERSION_MIN, VERSION_PLAIN,
+    WINDOW_BYTES_MAX, Writer,
 };
 
-/// A worker of a gateway.
+/// A worker of a gateway; so much beyond its number, its link to the second game process.
 pub(super) type At = (usize, usize);
+
+pub(super) const ZONE: usize = 64;
 
 pub(super) struct Agent {
     pub(super) arbiter: Arbiter,
@@ -54,6 +57,8 @@ pub(super) struct Agent {
     pub(super) there: Vec<SessionId>,
     /// Where the players of plain sessions are that have had a slot.
     addresses: HashMap<SessionId, Endpoint>,
+    /// Players who have gone over from one of its game processes to the other.
+    pub(super) moved: usize,
     /// What the agent speaks for, where that is an Unreal server.
     pub(super) behind: Option<Behind>,
     /// It is of a release that knows nothing of plain players, and so nothing of Unreal's.
@@ -182,6 +187,7 @@ impl Agent {
             delivers: Vec::new(),
             there: Vec::new(),
             addresses: HashMap::new(),
+            moved: 0,
             behind: None,
             is_earlier: false,
         }
@@ -190,7 +196,7 @@ impl Agent {
     /// A link to a worker.
     pub(super) fn join(&mut self, at: At, rig: &mut Rig, incarnation: Incarnation) {
         let game = Game::connect(rig, OUR_USER);
-        let mut hello = Hello::new(1, "arena");
+        let mut hello = Hello::new(1, if at.1 < ZONE { "arena" } else { "zone" });
         if self.behind.is_some() {
             (hello.version_min, hello.version_max) = (VERSION_MIN, VERSION_PLAIN as u8);
         }
@@ -435,7 +441,14 @@ impl Agent {
                     assert!(lane.unnumbered.contains(&session), "it was refused");
                 }
             }
-            ToGame::Closed { session, .. } => {
+            ToGame::Offered(Offered { session, offer, .. }) => {
+                lane.keep(|writer| writer.answer(session, offer, LinkAnswer::Yes));
+            }
+            ToGame::Closed { session, .. } | ToGame::Moved { session, .. } => {
+                if matches!(record, ToGame::Moved { .. }) {
+                    lane.keep(|writer| writer.confirm(session));
+                    self.moved += 1;
+                }
                 lane.forget(session);
                 if let Some((id, tenure)) = lane.sessions.remove(&session) {
                     let question =
@@ -557,6 +570,14 @@ impl Agent {
 }
 
 impl Lane {
+    /// Says it later.
+    fn keep(&self, write: impl FnOnce(&mut Writer<'_>) -> bool) {
+        let mut buf = [0; BUNDLE_BYTES_MAX];
+        let mut writer = Writer::new(&mut buf);
+        assert!(write(&mut writer));
+        self.game.keep(writer.bytes().to_vec());
+    }
+
     /// An opening: of a session of the cluster, right behind its name, or of another one. Whether
     /// the game has it.
     fn open(&mut self, session: LinkSession) -> bool {

@@ -16,9 +16,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::super::clients::{Library, Player};
-use super::super::rig::{Fleet, Rig, home, netcode_rules, plain_setup};
+use super::super::rig::{Fleet, Rig, bundle_backend, home, netcode_rules, plain_setup};
 use super::super::unreal::rig::Dice;
-use super::agent::{Agent, Behind, ToldApart};
+use super::agent::{Agent, Behind, ToldApart, ZONE};
 use crate::ids::{BackendId, MemberId};
 use crate::mail::Mail;
 use crate::setup::Setup;
@@ -29,6 +29,7 @@ use crate::store::table::Address;
 use ringgate_batch::{Endpoint, IoEvent};
 use ringgate_cluster::{Incarnation, SessionId};
 use ringgate_core::netcode::Client;
+use ringgate_link::bundle::Move;
 
 /// A datagram on its way to the router.
 struct Flight {
@@ -73,11 +74,16 @@ impl Plays for Client {
     const HEAD_BYTES: usize = 0;
     const HAS_PORTS: bool = true;
 
-    /// In every other world the agent delivers messages: what is said passes as it is.
+    /// In every other world the agent delivers messages: what is said passes as it is. In the
+    /// others players go from one game process behind it to another, and back.
     fn setup(seed: u64) -> Setup {
         let mut setup = plain_setup();
         setup.backends[BackendId(0)].slots = 50;
         netcode_rules(&mut setup).delivers = seed % 2 == 1;
+        if seed % 2 == 0 {
+            setup.backends.push(bundle_backend("zone", 50));
+            netcode_rules(&mut setup).moves = [0, 1].map(BackendId).to_vec();
+        }
         setup
     }
 
@@ -194,13 +200,16 @@ impl<P: Plays> World<P> {
         }
         for (worker, rig) in self.gates[at].rigs.iter_mut().enumerate() {
             self.agent.join((at, worker), rig, self.incarnations[at]);
+            if rig.host.gate().setup().backends.ids().count() > 1 {
+                self.agent.join((at, worker + ZONE), rig, self.incarnations[at]);
+            }
         }
     }
 
     fn unlink(&mut self, at: usize) {
         self.unread[at] = None;
         for ((_, worker), lane) in self.agent.lose(at) {
-            let rig = &mut self.gates[at].rigs[worker];
+            let rig = &mut self.gates[at].rigs[worker % ZONE];
             rig.take_on(lane.game.link);
             rig.host.notice(IoEvent::Closed { socket: lane.game.link });
         }
@@ -211,7 +220,9 @@ impl<P: Plays> World<P> {
     fn read_late(&mut self, at: usize) {
         self.agent.reads_late = Some(at);
         for (worker, rig) in self.gates[at].rigs.iter_mut().enumerate() {
-            self.agent.hear((at, worker), rig);
+            for link in [worker, worker + ZONE] {
+                self.agent.hear((at, link), rig);
+            }
         }
         self.agent.reads_late = None;
         self.unlink(at);
@@ -480,12 +491,18 @@ fn no_unreal_session_is_lost_to_one_thing_at_a_time() {
 }
 
 fn one_thing_at_a_time_happens<P: Plays>(first_seed: u64) {
-    let (mut worlds, mut taken_over, mut moved) = (0, 0, 0);
+    let (mut worlds, mut taken_over, mut moved, mut gone_over) = (0, 0, 0, 0);
     for seed in seeds(first_seed) {
         worlds += 1;
         let mut world = playing::<P>(seed);
-        let sessions = world.sessions();
-        for _ in 0..4 {
+        for round in 0..4 {
+            if round == 2 {
+                // All tokens expire.
+                let rigs = world.gates.iter_mut().flat_map(|it| &mut it.rigs);
+                rigs.for_each(|rig| rig.step_wall_clock(3600));
+            }
+            world.move_some();
+            let sessions = world.sessions();
             let until = world.step + world.happen();
             // Every other world's players have other ports before anybody knows of it.
             if seed % 2 == 1 {
@@ -510,7 +527,11 @@ fn one_thing_at_a_time_happens<P: Plays>(first_seed: u64) {
         let counts = (0..GATES).map(|at| world.standbys_of(at).counts());
         let sums = counts.fold((0, 0), |sum, it| (sum.0 + it.taken_over, sum.1 + it.moved));
         (taken_over, moved) = (taken_over + sums.0, moved + sums.1);
+        let alone: u64 = (0..GATES).map(|at| world.standbys_of(at).counts().alone).sum();
+        assert_eq!(alone, 0, "seed {seed}: all may go on at another gateway");
+        gone_over += world.agent.moved;
     }
+    assert_eq!(gone_over > 0, P::HAS_PORTS, "players are moved");
     assert!(taken_over - moved > worlds && moved > 0, "{taken_over} {moved}");
 }
 
@@ -537,6 +558,35 @@ impl<P: Plays> World<P> {
         for rig in &mut self.gates[at].rigs {
             rig.host.gate_mut().resume_after_failed_hand_over();
         }
+    }
+
+    /// Players go from one game process to the other, until all of them are there.
+    fn move_some(&mut self) {
+        for _ in 0..2 {
+            for _ in 0..self.players.len() {
+                self.ask_to_move();
+            }
+            for _ in 0..60 {
+                self.turn(true);
+            }
+        }
+    }
+
+    /// A game process that has a player wants it to go to the other one.
+    fn ask_to_move(&mut self) {
+        let mut held = self.agent.held();
+        held.sort_unstable();
+        let id = held[self.dice.roll(held.len() as u64) as usize];
+        let Some(((at, link), session)) = self.agent.home(id) else { return };
+        if !self.is_read(at) || !self.agent.lanes.contains_key(&(at, ZONE)) {
+            return;
+        }
+        let backend = if link < ZONE { "zone" } else { "arena" };
+        let (ticket, time_ms, message, data) = (7, 500, None, &b""[..]);
+        let confirms = self.dice.roll(2) == 0;
+        let asked = Move { session, backend, ticket, time_ms, confirms, message, data };
+        let (lane, rigs) = (&self.agent.lanes[&(at, link)], &mut self.gates[at].rigs);
+        lane.game.push(&mut rigs[link % ZONE], |writer| writer.move_session(&asked));
     }
 
     fn change_ports(&mut self) {

@@ -1,5 +1,6 @@
 //! What passes between players, the router, gateways and the agent.
 
+use super::super::agent::ZONE;
 use super::super::land;
 use super::{Flight, GATES, Plays, State, World};
 use crate::ids::MemberId;
@@ -110,8 +111,10 @@ impl<P: Plays> World<P> {
             let read: Vec<_> = (0..GATES).filter(|at| self.is_read(*at)).collect();
             for at in read {
                 for (worker, rig) in self.gates[at].rigs.iter_mut().enumerate() {
-                    self.agent.hear((at, worker), rig);
-                    self.agent.speak((at, worker), rig);
+                    for link in [worker + ZONE, worker] {
+                        self.agent.hear((at, link), rig);
+                        self.agent.speak((at, link), rig);
+                    }
                     rig.turn();
                 }
             }
@@ -140,7 +143,7 @@ impl<P: Plays> World<P> {
         for ((at, worker), session) in waiting {
             if self.is_read(at) {
                 let lane = &self.agent.lanes[&(at, worker)];
-                let rig = &mut self.gates[at].rigs[worker];
+                let rig = &mut self.gates[at].rigs[worker % ZONE];
                 lane.game.push(rig, |writer| writer.payload(session, b"hello"));
             }
         }
@@ -150,7 +153,7 @@ impl<P: Plays> World<P> {
             let Some(((at, worker), session)) = self.agent.home(id) else { continue };
             if self.is_read(at) && self.dice.roll(5) == 0 {
                 let lane = &self.agent.lanes[&(at, worker)];
-                let rig = &mut self.gates[at].rigs[worker];
+                let rig = &mut self.gates[at].rigs[worker % ZONE];
                 lane.game.push(rig, |writer| writer.payload(session, b"down"));
             }
         }
@@ -161,7 +164,7 @@ impl<P: Plays> World<P> {
         for ((at, worker), session, bytes) in self.agent.server_speaks(now_ns) {
             if self.is_read(at) {
                 let lane = &self.agent.lanes[&(at, worker)];
-                let rig = &mut self.gates[at].rigs[worker];
+                let rig = &mut self.gates[at].rigs[worker % ZONE];
                 lane.game.push(rig, |writer| writer.payload(session, &bytes));
             }
         }
