@@ -323,6 +323,9 @@ func TestAFullLinkRefusesPayloadsAndKeepsEnds(t *testing.T) {
 	// Before it ends, a process waits until all of it has left.
 	for b.Send(5, full) == nil {
 	}
+	// Whatever waits for room in the background.
+	b.Flush()
+	time.Sleep(10 * time.Millisecond)
 	if b.FlushFor(0) == 0 {
 		t.Fatal("nobody has read it")
 	}

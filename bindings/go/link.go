@@ -301,15 +301,12 @@ func (s *socket) close() {
 	s.connection.Close()
 }
 
-// Tries once, without waiting.
+// Tries once, without waiting: not for whoever waits for room either, as a Write would.
 func (s *socket) send(bytes []byte) error {
-	var failed error
-	err := s.raw.Write(func(fd uintptr) bool {
-		for {
+	failed := error(syscall.EINTR)
+	err := s.raw.Control(func(fd uintptr) {
+		for failed == syscall.EINTR {
 			_, failed = syscall.SendmsgN(int(fd), bytes, nil, nil, syscall.MSG_NOSIGNAL|syscall.MSG_DONTWAIT)
-			if failed != syscall.EINTR {
-				return true
-			}
 		}
 	})
 	if err != nil {
