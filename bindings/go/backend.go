@@ -502,6 +502,7 @@ func (b *Backend) takeRecord(event *Event) bool {
 		event.Kind, event.Listener = OpenedPlain, b.name(r.listener)
 	case kindClosed:
 		delete(l.netcode, r.session)
+		l.assembly.forget(r.session)
 		event.Kind, event.Reason = Closed, CloseReason(r.reason)
 		if _, isKnown := closeReasons[event.Reason]; !isKnown {
 			event.Reason = CloseOther
@@ -541,6 +542,7 @@ func (b *Backend) takeRecord(event *Event) bool {
 	case kindMoved:
 		event.Kind, event.Ticket = Moved, r.ticket
 		l.noteMoved(r.session)
+		l.assembly.forget(r.session)
 	case kindMoveRefused:
 		event.Kind, event.Ticket, event.Refusal = MoveRefused, r.ticket, knownRefusal(r.reason)
 	default:

@@ -404,6 +404,20 @@ func TestMessagesGoInPartsAndComeTogether(t *testing.T) {
 	if event.Kind != Message || event.Channel != channel || string(got) != string(long) {
 		t.Fatalf("%v, %v, %d bytes", event.Kind, event.Channel, len(got))
 	}
+	// Nothing follows of what has begun for a player who leaves, or is moved away.
+	about := []byte{byte(session), 0, 0, 0, 0, 0, 0, 0}
+	for _, end := range [][]byte{put(kindClosed, append(about, 0)...), put(kindMoved, append(about, about...)...)} {
+		var begun, whole bundle
+		begun.message(session, channel, markFirst, 0, long[:10])
+		whole.message(9, channel, markFirst|markLast, 0, long[:20])
+		l.send(begun.bytes[:begun.length], end, whole.bytes[:whole.length])
+		if gone := next(t, b); gone.Session != session || gone.Kind != Closed && gone.Kind != Moved {
+			t.Fatalf("%+v", gone)
+		}
+		if event := next(t, b); event.Kind != Message || event.Session != 9 || len(event.Bytes) != 20 {
+			t.Fatalf("%+v", event)
+		}
+	}
 	var other bundle
 	other.message(session, channel, markFirst, 0, long[:10])
 	other.message(session, Channel{Reliable, 8}, markLast, 0, long[:10])

@@ -589,6 +589,13 @@ func (a *assembly) take(r *record) (message []byte, err RecordError) {
 	return a.bytes, ErrorNone
 }
 
+// Nothing follows of what has begun for a session.
+func (a *assembly) forget(session SessionID) {
+	if a.session == session {
+		a.session = 0
+	}
+}
+
 // A name, like a payload, is the rest of its record.
 func (b *body) name() []byte { return b.nameOf(len(b.left)) }
 

@@ -8,8 +8,9 @@ use ringgate_core::limits::{BUNDLE_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use ringgate_link::backend::{Backend, Event, LinkLoss, Options, Outbox, SendError};
 use ringgate_link::bundle::{
     Channel, CloseAfter, CloseReason, FAREWELL_BYTES_MAX, Goodbye, GoodbyeReason, Hello,
-    LINGER_MS_MAX, LONG_PAYLOAD_BYTES_MAX, Opened, RecordError, SHORT_MESSAGE_BYTES_MAX, SessionId,
-    ToGateway, USER_DATA_BYTES, VERSION_FAREWELL, VERSION_MAX, VERSION_PLAIN, Welcome,
+    LINGER_MS_MAX, LONG_PAYLOAD_BYTES_MAX, MessagePart, Opened, RecordError,
+    SHORT_MESSAGE_BYTES_MAX, SessionId, ToGateway, USER_DATA_BYTES, VERSION_FAREWELL, VERSION_MAX,
+    VERSION_PLAIN, Welcome,
 };
 use ringgate_os::clock::Clock;
 use ringgate_os::notify;
@@ -625,6 +626,38 @@ fn draining_and_closed_are_told() {
         Event::Closed { session, reason: CloseReason::PlayerLeft },
     ];
     assert_eq!(seen, expected.map(|event| format!("{event:?}")));
+}
+
+#[test]
+fn nothing_is_left_of_a_message_that_has_begun_for_who_leaves_or_is_moved_away() {
+    let (_dir, _gateway, links, mut backend) = connected(1);
+    let [session, other] = [1, 2].map(|serial| links[0].session(serial));
+    let part = |session, is_last, bytes| MessagePart {
+        session,
+        channel: Channel::Reliable(0),
+        is_first: true,
+        is_last,
+        token: 0,
+        bytes,
+    };
+    for is_moved in [false, true] {
+        links[0].send(|writer| {
+            assert!(writer.message(&part(session, false, b"half")));
+            assert!(match is_moved {
+                true => writer.moved(session, 5),
+                false => writer.closed(session, CloseReason::PlayerLeft),
+            });
+            assert!(writer.message(&part(other, true, b"whole")));
+        });
+        run_until(&mut backend, |event, _| match event {
+            Event::Message { session, bytes, .. } => {
+                assert_eq!((session, bytes), (other, &b"whole"[..]));
+                true
+            }
+            Event::LinkLost { loss, .. } => panic!("{loss}"),
+            _ => false,
+        });
+    }
 }
 
 #[test]

@@ -461,6 +461,9 @@ fn expected_lines(datagram: &[u8], assembly: &mut Assembly) -> Vec<String> {
                 }
             }
         }
+        if let Ok(ToGame::Closed { session, .. } | ToGame::Moved { session, .. }) = record {
+            assembly.forget(session);
+        }
         let is_last = matches!(record, Err(_) | Ok(ToGame::Welcome(_) | ToGame::Goodbye(_)));
         lines.push(match record {
             Err(error) => lost(257, error.as_u8().into()),
@@ -739,6 +742,19 @@ fn the_header_reads_every_datagram_as_the_codec_does() {
     datagrams.push(vec![4, 0, 0, 0]);
     datagrams.extend(long_message());
     datagrams.extend(long_message().into_iter().skip(1));
+    // Whoever leaves, or is moved away, leaves nothing that has begun.
+    let session = SessionId::new(0, 7);
+    for is_moved in [false, true] {
+        let mut buf = [0; 64];
+        let mut writer = Writer::new(&mut buf);
+        assert!(match is_moved {
+            true => writer.moved(session, 5),
+            false => writer.closed(session, CloseReason::PlayerLeft),
+        });
+        datagrams.extend(long_message().into_iter().take(2));
+        datagrams.push(writer.bytes().to_vec());
+        datagrams.extend(long_message());
+    }
     let mut assembly = Assembly::new();
     let mut link = welcomed(&gateway, &mut game);
     let mut losses = 0;

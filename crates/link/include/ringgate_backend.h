@@ -2144,6 +2144,10 @@ static int rg__next(rg_backend *backend, struct rg_event *event) {
     event->session = 0;
     event->user = NULL;
     is_set = rg__step(backend, event);
+    /* Nothing follows of what has begun for it. */
+    if (is_set && (event->kind == RG_CLOSED || event->kind == RG_MOVED) &&
+        backend->links[event->worker].message_session == event->session)
+        backend->links[event->worker].message_session = 0;
     if (!is_set || backend->inbox_at < backend->inbox_len)
         rg__show_unread(backend, is_set);
     if (is_set && backend->users_len > 0)

@@ -287,6 +287,13 @@ impl Inbox {
         self.unread.start < self.unread.end
     }
 
+    /// Nothing follows of what has begun for a session.
+    fn forget(&mut self, worker: usize, session: SessionId) {
+        if let Some(assembly) = self.assemblies.get_mut(worker) {
+            assembly.forget(session);
+        }
+    }
+
     fn borrowed(&self, at: Range<usize>) -> Event<'_> {
         match ToGame::read(&self.buf[at]).next() {
             Some(Ok(ToGame::Offered(offered))) => Event::Offered(offered),
@@ -456,6 +463,7 @@ impl Backend {
             }
             ToGame::Moved { session, ticket } => {
                 self.outbox.links[worker].note_moved(session);
+                self.inbox.forget(worker, session);
                 Event::Moved { session, ticket }
             }
             ToGame::MoveRefused { session, ticket, reason } => {
@@ -463,6 +471,7 @@ impl Backend {
             }
             ToGame::Closed { session, reason } => {
                 self.outbox.links[worker].note_closed(session);
+                self.inbox.forget(worker, session);
                 Event::Closed { session, reason }
             }
             ToGame::Pong { token } => {

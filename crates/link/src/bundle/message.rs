@@ -179,6 +179,11 @@ impl Assembly {
         self.begun.is_some()
     }
 
+    /// A session is over, or another process's: nothing follows of what has begun for it.
+    pub fn forget(&mut self, session: SessionId) {
+        self.begun.take_if(|(begun, ..)| *begun == session);
+    }
+
     /// Forgets what has begun, with its memory.
     pub fn clear(&mut self) {
         *self = Self::new();
