@@ -110,6 +110,9 @@ struct Taken {
     without_slot: HashSet<SessionId>,
     /// What it has said half, of a message that is delivered here.
     assembly: Assembly,
+    /// Whose message the gateway has said half to it: until the rest has come, it is handed no
+    /// other one that is reliable.
+    half_said: Option<SessionId>,
     /// The process has gone: its link stays for those whom it has closed after delivery.
     is_gone: bool,
 }
@@ -736,6 +739,9 @@ impl Relay {
                     return Ok(());
                 }
                 taken.hear(part.session, rolls);
+                if part.channel.is_reliable() {
+                    taken.half_said = (!part.is_last).then_some(part.session);
+                }
                 write(scratch, |writer| writer.message(&part))
             }
             ToGame::Report { session, token, is_delivered } => {
@@ -825,6 +831,7 @@ impl Taken {
         {
             rolls.close(&said.name, gateway);
         }
+        self.half_said.take_if(|half_said| *half_said == session);
         self.silent.remove(&session);
         self.without_slot.remove(&session);
         self.offered.remove(&session);

@@ -7,6 +7,7 @@ use ringgate_link::bundle::{self, Hello, SessionId, WORKERS_MAX};
 
 use super::clusters::OfClusters;
 use super::{Dropped, GAMES_MAX, Place, Relay, Said, Taken};
+use crate::protocol::arbitration::read_session;
 
 ringgate_core::carried!(Said { name, pid, version_min, version });
 ringgate_core::carried!(Dropped { lane_down, session_unknown, link_gone });
@@ -21,32 +22,42 @@ impl Carry for Taken {
         // Sources without a slot are not told one by one.
         let Self { told_open: _, refused: _, silent: _, without_slot: _, offered, .. } = self;
         // Written with the ends that it is for. Who has gone has ends, and nobody is at its link.
-        let Self { assembly: _, is_gone: _, .. } = self;
+        let Self { assembly: _, is_gone: _, half_said, .. } = self;
         hello.write(out);
         link.write(out);
-        let flags = [(*is_let_in, IS_LET_IN), (*has_closed, HAS_CLOSED)];
+        // A release that does not know the last one reads what has none of it.
+        let flags = [
+            (*is_let_in, IS_LET_IN),
+            (*has_closed, HAS_CLOSED),
+            (half_said.is_some(), IS_HALF_SAID),
+        ];
         let flags = flags.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag);
         flags.fold(0, |all, flag| all | flag).write(out);
         let players = players.iter().filter(|player| !offered.contains_key(player));
         players.map(|player| player.as_u64()).collect::<Vec<_>>().write(out);
+        if let Some(session) = half_said {
+            session.as_u64().write(out);
+        }
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
         let (hello, link) = (Carry::read(from)?, Carry::read(from)?);
         let flags = u8::read(from)?;
-        if flags & !(IS_LET_IN | HAS_CLOSED) != 0 {
+        if flags & !(IS_LET_IN | HAS_CLOSED | IS_HALF_SAID) != 0 {
             return Err(Broken::Invalid("flag"));
         }
         let (is_let_in, has_closed) = (flags & IS_LET_IN != 0, flags & HAS_CLOSED != 0);
         let players = Vec::<u64>::read(from)?;
         let players: Option<HashSet<_>> = players.into_iter().map(SessionId::from_u64).collect();
         let players = players.ok_or(Broken::Invalid("session"))?;
-        Ok(Self { hello, link, is_let_in, has_closed, players, ..Self::default() })
+        let half_said = if flags & IS_HALF_SAID != 0 { Some(read_session(from)?) } else { None };
+        Ok(Self { hello, link, is_let_in, has_closed, players, half_said, ..Self::default() })
     }
 }
 
 const IS_LET_IN: u8 = 1;
 const HAS_CLOSED: u8 = 2;
+const IS_HALF_SAID: u8 = 4;
 
 impl Place {
     /// Whether its number on the trunk is its own, and what it has called itself can be said again.

@@ -7,10 +7,13 @@
 //!
 //! What a gateway does for such players (`front/netcode/messages` of the gate) is done here: once
 //! in a turn, when everything has come that comes in it; and *reliable messages are never dropped*.
-//! Toward the game process they wait when its link is full, and until that has room no further
-//! packet is taken. Toward the player they wait in the end, up to a bound.
+//! Toward the game process they wait when its link is full, or while the gateway has said a message
+//! of another player half there; meanwhile no further packet is taken. Toward the player they wait
+//! in the end, up to a bound.
 
 mod carried;
+
+use std::collections::HashSet;
 
 use ringgate_core::delivery::{Channel, End, Options, Refusal, SendError, room_news};
 use ringgate_link::bundle::{
@@ -21,7 +24,7 @@ use ringgate_link::bundle::{
 use super::clustered::{LOST, Whereto};
 use super::clusters::{Homed, Passed};
 use super::delivered::{Delivered, DeliveredCounts, Ends};
-use super::{Act, Action, Game, Relay, renumbered, write};
+use super::{Act, Action, Game, Place, Relay, renumbered, write};
 
 impl Delivered {
     /// Takes packets that have waited long enough for others before them, if the game process has
@@ -237,10 +240,10 @@ impl Relay {
 
     /// A player's payload, if it is a packet of the delivery layer.
     pub(super) fn take_packet(&mut self, session: SessionId, packet: &[u8], act: Act<'_>) -> bool {
-        let Ends { all, now_ns, full, record, counts, .. } = &mut self.ends;
+        let Self { ends: Ends { all, now_ns, full, record, counts, .. }, places, .. } = self;
         let Some(it) = all.get_mut(&session) else { return false };
         it.is_there = true;
-        if full.contains(&it.game) {
+        if !has_room(full, places, it.game) {
             counts.deferred += 1;
         } else {
             let to = (it.game, session);
@@ -360,7 +363,7 @@ impl Relay {
     }
 
     fn look_after(&mut self, session: SessionId, act: Act<'_>) {
-        let Ends { all, now_ns, full, record, counts, .. } = &mut self.ends;
+        let Self { ends: Ends { all, now_ns, full, record, counts, .. }, places, .. } = self;
         let (now_ns, Some(it)) = (*now_ns, all.get_mut(&session)) else { return };
         it.is_touched = false;
         if let Some((reason, asked_ns)) = it.over {
@@ -369,7 +372,7 @@ impl Relay {
             }
             return self.ends.set_due(session, Some(asked_ns + ASK_EVERY_NS));
         }
-        let has_room = !full.contains(&it.game);
+        let has_room = has_room(full, places, it.game);
         it.take_held(session, (now_ns, has_room), (counts, record), act);
         let is_there = it.is_there;
         let mut due_ns = None;
@@ -477,7 +480,7 @@ impl Relay {
         let knows_farewells = said.is_some_and(|said| said.version >= VERSION_FAREWELL);
         let Ends { now_ns, full, record, counts, .. } = &mut self.ends;
         it.end.wait_no_more();
-        let has_room = !full.contains(&it.game);
+        let has_room = has_room(full, &self.places, it.game);
         it.take_held(session, (*now_ns, has_room), (counts, record), act);
         let ((_, bytes), is_told) = (it.end.undelivered(), it.end.has_told_farewell());
         it.end.close();
@@ -488,6 +491,12 @@ impl Relay {
         }
         it.over.map(|(reason, _)| reason)
     }
+}
+
+/// Whether a game process may be handed what must arrive now.
+fn has_room(full: &HashSet<Game>, places: &[Place], game: Game) -> bool {
+    let taken = places.get(game.place()).and_then(|place| place.taken.as_ref());
+    taken.is_none_or(|taken| taken.half_said.is_none()) && !full.contains(&game)
 }
 
 /// Hands a whole message to a game process.
