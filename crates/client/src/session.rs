@@ -167,7 +167,8 @@ impl Session {
         match self.machine.handle_opened(now_ns, work, body)? {
             Some(Event::Payload) => self.handle_payload(now_ns, body, on_message),
             Some(event) => {
-                if let Some(end) = self.end.as_mut().filter(|_| matches!(event, Event::Closed)) {
+                let is_left = matches!(event, Event::Closed | Event::NextServer);
+                if let Some(end) = self.end.as_mut().filter(|_| is_left) {
                     // Nothing comes any more that they could wait for.
                     end.wait_no_more();
                     let _ = end.handle_held(now_ns, on_message);

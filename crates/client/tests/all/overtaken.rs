@@ -7,7 +7,7 @@ use ringgate_client::{Channel, Client, Connection, Event, Options, State};
 use ringgate_core::delivery;
 use ringgate_os::clock::Clock;
 
-use super::far_end::{FarEnd, PATIENCE_NS, token};
+use super::far_end::{FarEnd, Order, PATIENCE_NS, token};
 
 struct Game {
     connection: Connection,
@@ -19,10 +19,15 @@ struct Game {
 }
 
 impl Game {
-    fn connected(server: &FarEnd, client_id: u64, options: &Options, takes_held: bool) -> Self {
+    fn connected(
+        servers: &[SocketAddr],
+        client_id: u64,
+        options: &Options,
+        takes_held: bool,
+    ) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
         socket.set_read_timeout(Some(Duration::from_millis(1))).expect("a timeout");
-        let token = token(client_id, &[server.address], 60);
+        let token = token(client_id, servers, 60);
         let connection = Connection::new(&token, options, 0).expect("random bytes");
         let (clock, heard) = (Clock::start(), Vec::new());
         let mut game = Self { connection, socket, clock, heard, takes_held };
@@ -62,8 +67,9 @@ impl Game {
         let _ = self.connection.handle_datagram(now_ns, from, &mut datagram, on_message);
     }
 
-    /// Two messages go there and come back in two packets, of which the second is taken first.
-    fn exchange(&mut self, messages: [u8; 2]) {
+    /// Two messages go there and come back in two packets, of which the second is taken first, and
+    /// the first one last, if at all.
+    fn exchange(&mut self, messages: [u8; 2], takes_first: bool) {
         let mut come = Vec::new();
         for (count, message) in (1..).zip(messages) {
             let sent = self.connection.send(Channel::Unreliable(0), &[message; LONG], None);
@@ -77,6 +83,7 @@ impl Game {
         let first = come.iter().position(|(_, datagram)| datagram.len() > LONG);
         let last = come.len() - 1;
         come.swap(first.expect("it is there"), last);
+        come.truncate(last + usize::from(takes_first));
         for datagram in come {
             self.take(datagram);
         }
@@ -95,10 +102,32 @@ fn a_game_with_a_socket_of_its_own_hears_what_was_overtaken() {
         (never, true, &[2, 4]),
     ];
     for (client_id, (options, takes_held, heard)) in (1..).zip(runs) {
-        let mut game = Game::connected(&server, client_id, &options, takes_held);
-        game.exchange([1, 2]);
-        game.exchange([3, 4]);
+        let mut game = Game::connected(&[server.address], client_id, &options, takes_held);
+        game.exchange([1, 2], true);
+        game.exchange([3, 4], true);
         assert_eq!(game.heard, heard);
+    }
+}
+
+/// Whether there is another server to go on to or not.
+#[test]
+fn what_has_come_is_heard_though_what_it_waits_for_is_behind_a_goodbye() {
+    let servers = [(); 2].map(|()| FarEnd::start(4, ""));
+    let waits = delivery::Options { reorder_ns: 2 * PATIENCE_NS, ..Options::default().delivery };
+    for count in [1, 2] {
+        let addresses = servers.each_ref().map(|server| server.address);
+        let options = Options { delivery: waits };
+        let mut game = Game::connected(&addresses[..count], count as u64, &options, true);
+        game.exchange([1, 2], true);
+        game.exchange([3, 4], false);
+        assert_eq!(game.heard, [2], "it waits");
+        servers[0].order(Order::Kick);
+        while game.connection.state() == State::Connected {
+            game.send_due();
+            let come = game.receive();
+            come.into_iter().for_each(|datagram| game.take(datagram));
+        }
+        assert_eq!(game.heard, [2, 4]);
     }
 }
 
