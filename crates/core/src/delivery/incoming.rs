@@ -207,8 +207,10 @@ impl InChannel {
         if part.is_first != self.message.is_empty() {
             return Err(Fault::Marks);
         }
-        self.expected = self.expected.wrapping_add(1);
+        // After a fault it still stands before all that waits: the end may be handed over.
+        let next = self.expected.wrapping_add(1);
         if part.is_first && part.is_last {
+            self.expected = next;
             on_message(part.bytes);
             return Ok(());
         }
@@ -217,6 +219,7 @@ impl InChannel {
         }
         let cost = cost_of_part(part.bytes.len());
         shared.take(cost)?;
+        self.expected = next;
         if part.is_first {
             self.message = std::mem::take(&mut shared.spare);
         }

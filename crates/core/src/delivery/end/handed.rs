@@ -16,9 +16,7 @@ use crate::proto::delivery::part_bytes_max;
 use crate::proto::notify::Notify;
 
 impl End {
-    /// Writes everything but the options.
-    ///
-    /// An end that is over is not worth it.
+    /// Writes everything but the options, and that it is over, which its caller knows.
     pub fn hand_over(&self, out: &mut Writer<'_>) {
         let Self {
             options: _,

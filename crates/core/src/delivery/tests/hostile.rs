@@ -1,5 +1,6 @@
 //! Peers that lie: each ends the connection with a reason of its own, and none makes it grow.
 
+use super::handed::handed_over;
 use super::random::Random;
 use super::world::{MS, SECOND};
 use crate::delivery::buffers::cost_of_part;
@@ -30,6 +31,10 @@ impl Liar {
         packet[len..len + frames.len()].copy_from_slice(frames);
         self.notify.handle_sent();
         let taken = self.end.handle_packet(self.now_ns, &packet[..len + frames.len()], |_, _| ());
+        if matches!(taken, Err(Refusal::Fault(_))) {
+            // It is the caller's until that has said so, and may be handed over meanwhile.
+            handed_over(&self.end, &Options::default());
+        }
         self.hear();
         taken
     }
@@ -104,6 +109,18 @@ fn endless_fragments_end_the_connection() {
     });
     assert_eq!(refused, Some(Refusal::Fault(Fault::MessageLength)));
     assert!(liar.end.heap_bytes() < 2 * RECEIVE_BYTES_MAX);
+}
+
+/// Behind the part with which a message is too long another one waits.
+#[test]
+fn a_message_of_parts_that_have_waited_is_no_longer_than_others() {
+    let mut liar = Liar::new();
+    let refused = [0, 58, 59].into_iter().chain(1..=57).find_map(|n| {
+        let (is_first, sequence) = (n == 0, PartSeq::new(n));
+        let bytes = &[7; 1140];
+        liar.part(&Part { channel: 0, sequence, is_first, is_last: false, bytes }).err()
+    });
+    assert_eq!(refused, Some(Refusal::Fault(Fault::MessageLength)));
 }
 
 #[test]
