@@ -354,8 +354,9 @@ impl Relay {
         self.lose_held(act);
         for place in 0..self.places.len() {
             self.end_refused(Game(place as u8), act);
-            let is_gone = self.places[place].taken.as_ref().is_some_and(|taken| taken.is_gone);
-            if is_gone {
+            let taken = self.places[place].taken.as_ref();
+            if taken.is_some_and(|taken| taken.is_gone || taken.is_stuck()) {
+                self.end_ends(Game(place as u8), act);
                 self.leave_homes(Game(place as u8), act);
             } else if self.keep_home(Game(place as u8), act) {
                 continue;
@@ -842,6 +843,13 @@ impl Taken {
     fn knows(&self, session: SessionId) -> bool {
         let Self { players, without_slot, refused, .. } = self;
         [players, without_slot, refused].iter().any(|it| it.contains(&session))
+    }
+
+    /// Whether its library waits for the rest of a message though the session is over, as those of
+    /// earlier releases do: it would take the next one for a break of the format.
+    fn is_stuck(&self) -> bool {
+        let version = self.hello.as_ref().map_or(0, |said| said.version);
+        self.half_said.is_some() && version < VERSION_MOVES
     }
 
     /// The game process hears of a plain source, which has a slot or none.

@@ -794,3 +794,17 @@ fn no_message_comes_between_parts_of_one_that_the_gateway_delivers() {
             && world.others[1..] == ["closed: the player timed out"]
     );
 }
+
+/// It would take the next message for one that cuts in.
+#[test]
+fn an_earlier_library_is_hung_up_on_where_the_rest_of_a_message_is_lost() {
+    for (version, stays) in [(VERSION_MAX, true), (VERSION_FAREWELL, false)] {
+        let mut world = talking();
+        let game = world.games[0];
+        let taken = world.relays[0].places[game.place()].taken.as_mut().expect("it is there");
+        taken.hello.as_mut().expect("it is welcome").version = version;
+        world.says_part();
+        world.die();
+        assert_eq!([world.relays[0].has(game), world.relays[0].has_ends()], [stays; 2]);
+    }
+}
