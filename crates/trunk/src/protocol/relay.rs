@@ -90,6 +90,8 @@ struct Place {
 struct Taken {
     /// What it has said about itself.
     hello: Option<Said>,
+    /// The version of its own link, whatever gateways choose.
+    version: u16,
     /// Its number on the trunk, while the lane is up.
     link: Option<u16>,
     /// Whether the gateway has let it in under that number.
@@ -122,8 +124,7 @@ struct Said {
     name: String,
     pid: u32,
     version_min: u16,
-    /// What is spoken on the local link, and is offered to the gateway; what that one has chosen
-    /// once it has.
+    /// What is offered to the gateway; what that one has chosen once it has.
     version: u16,
 }
 
@@ -287,8 +288,7 @@ impl Relay {
         let frame = write(&mut self.scratch, undrained);
         let frame = frame.expect("it is short");
         for (place, Place { taken, .. }) in self.places.iter().enumerate() {
-            let said = taken.as_ref().and_then(|taken| taken.hello.as_ref());
-            if said.is_some_and(|said| said.version >= VERSION_SKIPPABLE) {
+            if taken.as_ref().is_some_and(|taken| taken.version >= VERSION_SKIPPABLE) {
                 act(Action::Deliver(Game(place as u8), frame));
             }
         }
@@ -464,9 +464,10 @@ impl Relay {
             return;
         }
         let Place { turn, taken } = &mut self.places[game.place()];
-        let Some(Taken { hello: Some(said), link, told_open, .. }) = taken else { return };
+        let Some(Taken { hello: Some(said), link, told_open, version, .. }) = taken else { return };
         let number = u16::from_le_bytes([game.0, *turn]);
-        (*link, *told_open) = (Some(number), Some(true));
+        // A gateway before may have been of an earlier release.
+        (*link, *told_open, said.version) = (Some(number), Some(true), *version);
         let Said { name, pid, version_min, version } = said;
         let hello = Hello {
             version_min: *version_min,
@@ -537,7 +538,7 @@ impl Relay {
         let Hello { pid, version_min, name, .. } = *hello;
         let said = Said { name: name.to_owned(), pid, version_min, version };
         let taken = self.places[usize::from(game.0)].taken.as_mut().expect("it has spoken");
-        taken.hello = Some(said);
+        (taken.hello, taken.version) = (Some(said), version);
         let (worker, workers) = (self.worker as u16, self.workers as u16);
         let welcome = Welcome { version, worker, workers, incarnation: self.incarnation };
         let frame = write(&mut self.scratch, |writer| writer.welcome(&welcome));
@@ -848,8 +849,7 @@ impl Taken {
     /// Whether its library waits for the rest of a message though the session is over, as those of
     /// earlier releases do: it would take the next one for a break of the format.
     fn is_stuck(&self) -> bool {
-        let version = self.hello.as_ref().map_or(0, |said| said.version);
-        self.half_said.is_some() && version < VERSION_MOVES
+        self.half_said.is_some() && self.version < VERSION_MOVES
     }
 
     /// The game process hears of a plain source, which has a slot or none.

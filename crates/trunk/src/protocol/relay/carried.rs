@@ -17,7 +17,7 @@ impl Carry for Taken {
     fn write(&self, out: &mut Writer<'_>) {
         // What the gateway was told is told again, those who were refused it ends by itself, and
         // slots of those who were silent are kept by the fleet until their tokens end.
-        let Self { hello, link, is_let_in, has_closed, players, .. } = self;
+        let Self { hello, version, link, is_let_in, has_closed, players, .. } = self;
         // An offer goes on, and has its slot again when its player comes, if one is free then.
         // Sources without a slot are not told one by one.
         let Self { told_open: _, refused: _, silent: _, without_slot: _, offered, .. } = self;
@@ -25,11 +25,13 @@ impl Carry for Taken {
         let Self { assembly: _, is_gone: _, half_said, .. } = self;
         hello.write(out);
         link.write(out);
-        // A release that does not know the last one reads what has none of it.
+        // A release that does not know the last two reads what has none of them.
+        let agreed = hello.as_ref().map_or(0, |said| said.version);
         let flags = [
             (*is_let_in, IS_LET_IN),
             (*has_closed, HAS_CLOSED),
             (half_said.is_some(), IS_HALF_SAID),
+            (agreed != *version, IS_NEWER),
         ];
         let flags = flags.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag);
         flags.fold(0, |all, flag| all | flag).write(out);
@@ -38,12 +40,15 @@ impl Carry for Taken {
         if let Some(session) = half_said {
             session.as_u64().write(out);
         }
+        if agreed != *version {
+            version.write(out);
+        }
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
-        let (hello, link) = (Carry::read(from)?, Carry::read(from)?);
+        let (hello, link) = (Option::<Said>::read(from)?, Carry::read(from)?);
         let flags = u8::read(from)?;
-        if flags & !(IS_LET_IN | HAS_CLOSED | IS_HALF_SAID) != 0 {
+        if flags & !(IS_LET_IN | HAS_CLOSED | IS_HALF_SAID | IS_NEWER) != 0 {
             return Err(Broken::Invalid("flag"));
         }
         let (is_let_in, has_closed) = (flags & IS_LET_IN != 0, flags & HAS_CLOSED != 0);
@@ -51,13 +56,17 @@ impl Carry for Taken {
         let players: Option<HashSet<_>> = players.into_iter().map(SessionId::from_u64).collect();
         let players = players.ok_or(Broken::Invalid("session"))?;
         let half_said = if flags & IS_HALF_SAID != 0 { Some(read_session(from)?) } else { None };
-        Ok(Self { hello, link, is_let_in, has_closed, players, half_said, ..Self::default() })
+        let agreed = hello.as_ref().map_or(0, |said| said.version);
+        let version = if flags & IS_NEWER != 0 { u16::read(from)? } else { agreed };
+        let known = Self { hello, version, link, half_said, ..Self::default() };
+        Ok(Self { is_let_in, has_closed, players, ..known })
     }
 }
 
 const IS_LET_IN: u8 = 1;
 const HAS_CLOSED: u8 = 2;
 const IS_HALF_SAID: u8 = 4;
+const IS_NEWER: u8 = 8;
 
 impl Place {
     /// Whether its number on the trunk is its own, and what it has called itself can be said again.

@@ -476,8 +476,7 @@ impl Relay {
     pub(super) fn finish_end(&mut self, session: SessionId, act: Act<'_>) -> Option<CloseReason> {
         let mut it = self.ends.take(session)?;
         let taken = self.places.get(it.game.place()).and_then(|place| place.taken.as_ref());
-        let said = taken.and_then(|taken| taken.hello.as_ref());
-        let knows_farewells = said.is_some_and(|said| said.version >= VERSION_FAREWELL);
+        let knows_farewells = taken.is_some_and(|taken| taken.version >= VERSION_FAREWELL);
         let Ends { now_ns, full, record, counts, .. } = &mut self.ends;
         it.end.wait_no_more();
         let has_room = has_room(full, &self.places, it.game);

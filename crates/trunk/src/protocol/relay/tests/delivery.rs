@@ -795,6 +795,24 @@ fn no_message_comes_between_parts_of_one_that_the_gateway_delivers() {
     );
 }
 
+#[test]
+fn a_gateway_of_an_earlier_release_leaves_no_mark_on_a_link_that_outlives_it() {
+    let mut world = talking();
+    let welcome = Welcome { version: VERSION_FAREWELL, worker: 0, workers: 1, incarnation: 5 };
+    world.says(0, |writer| writer.welcome(&welcome));
+    world.upgrade();
+    world.die();
+    let mut offered = None;
+    world.relays[0].handle_lane(LANE, &mut |act| {
+        if let Action::Tell(_, it) = act
+            && let Ok(ToGateway::Hello(hello)) = ToGateway::decode(it)
+        {
+            offered = Some(hello.version_max);
+        }
+    });
+    assert_eq!(offered.map(u16::from), Some(VERSION_MAX));
+}
+
 /// It would take the next message for one that cuts in.
 #[test]
 fn an_earlier_library_is_hung_up_on_where_the_rest_of_a_message_is_lost() {
@@ -802,7 +820,7 @@ fn an_earlier_library_is_hung_up_on_where_the_rest_of_a_message_is_lost() {
         let mut world = talking();
         let game = world.games[0];
         let taken = world.relays[0].places[game.place()].taken.as_mut().expect("it is there");
-        taken.hello.as_mut().expect("it is welcome").version = version;
+        taken.version = version;
         world.says_part();
         world.die();
         assert_eq!([world.relays[0].has(game), world.relays[0].has_ends()], [stays; 2]);
