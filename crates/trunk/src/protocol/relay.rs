@@ -106,6 +106,8 @@ struct Taken {
     refused: HashSet<SessionId>,
     /// Who plays at another process and may come: has a slot, by the number of the offer.
     offered: HashMap<SessionId, u64>,
+    /// Who gets messages that the gateway delivers: whether it was closed after delivery.
+    delivered: HashMap<SessionId, bool>,
     /// Who has said nothing yet: until then the token may open another session.
     silent: HashMap<SessionId, Join>,
     /// Plain sources that the game process knows of, and that have no slot.
@@ -555,8 +557,16 @@ impl Relay {
         record: ToGateway<'_>,
         act: Act<'_>,
     ) {
-        if let ToGateway::Answer { session, offer, answer } = record {
-            self.note_answer(game, session, offer, answer);
+        match record {
+            ToGateway::Answer { session, offer, answer } => {
+                self.note_answer(game, session, offer, answer);
+            }
+            ToGateway::CloseAfter(CloseAfter { session, .. }) => {
+                let taken = self.places[game.place()].taken.as_mut();
+                let closed = taken.and_then(|taken| taken.delivered.get_mut(&session));
+                let _ = closed.map(|is_closed| *is_closed = true);
+            }
+            _ => {}
         }
         let Self { worker, places, scratch, sessions, dropped, .. } = self;
         let taken = places[game.place()].taken.as_ref();
@@ -671,6 +681,9 @@ impl Relay {
                     taken.silent.insert(opened.session, join);
                 }
                 taken.offered.remove(&opened.session);
+                if opened.delivers {
+                    taken.delivered.insert(opened.session, false);
+                }
                 write(scratch, |writer| writer.opened(&opened))
             }
             ToGame::OpenedPlain(opened) => {
@@ -835,6 +848,7 @@ impl Taken {
         }
         self.half_said.take_if(|half_said| *half_said == session);
         self.silent.remove(&session);
+        self.delivered.remove(&session);
         self.without_slot.remove(&session);
         self.offered.remove(&session);
         self.refused.remove(&session)

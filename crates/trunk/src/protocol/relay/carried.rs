@@ -21,6 +21,8 @@ impl Carry for Taken {
         // An offer goes on, and has its slot again when its player comes, if one is free then.
         // Sources without a slot are not told one by one.
         let Self { told_open: _, refused: _, silent: _, without_slot: _, offered, .. } = self;
+        // Who gets messages of those who are there is not told either: they count as who does not.
+        let Self { delivered: _, .. } = self;
         // Written with the ends that it is for. Who has gone has ends, and nobody is at its link.
         let Self { assembly: _, is_gone: _, half_said, .. } = self;
         hello.write(out);

@@ -175,14 +175,19 @@ impl Relay {
     }
 
     /// A game process has gone that has closed players after delivery. Its link stays until what
-    /// was sent to those has arrived, if nobody is there who could wait for another process.
+    /// was sent to those has arrived, if nobody is there who could wait for another process. Others
+    /// who get messages could not: the gateway goes on with those that are closed after delivery.
     pub(super) fn linger_on(&mut self, game: Game, act: Act<'_>) -> bool {
         let taken = self.places[game.place()].taken.as_ref();
         let Some(taken) = taken.filter(|taken| !taken.is_gone) else { return false };
         let all = &self.ends.all;
         let of_it = all.iter().filter(|(_, it)| it.game == game);
         let of_it: Vec<_> = of_it.map(|(session, it)| (*session, it.linger.is_some())).collect();
-        let has_others = taken.players.iter().any(|session| !all.contains_key(session));
+        let delivered = &taken.delivered;
+        let is_other = |session| !all.contains_key(session) && !delivered.contains_key(session);
+        let has_others = taken.players.iter().any(is_other);
+        let left = delivered.iter().filter(|(it, is_closed)| !**is_closed && !all.contains_key(it));
+        let left: Vec<_> = left.map(|(session, _)| *session).collect();
         if has_others || of_it.iter().all(|(_, lingers)| !lingers) {
             return false;
         }
@@ -202,6 +207,13 @@ impl Relay {
         }
         self.ends.full.remove(&game);
         self.tell_intake(game, act);
+        for session in left {
+            if let Some((link, there)) = self.called_there(game, session) {
+                let reason = CloseReason::GameShutdown;
+                let frame = write(&mut self.scratch, |writer| writer.close(there, reason));
+                act(Action::Tell(link, frame.expect("it is short")));
+            }
+        }
         for (session, _) in here.into_iter().filter(|(_, lingers)| !lingers) {
             self.give_up(session, CloseReason::GameShutdown, act);
         }

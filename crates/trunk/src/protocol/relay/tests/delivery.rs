@@ -796,6 +796,31 @@ fn no_message_comes_between_parts_of_one_that_the_gateway_delivers() {
 }
 
 #[test]
+fn players_of_messages_that_the_gateway_delivers_are_none_who_wait_for_another_process() {
+    for (delivers, stays) in [(true, true), (false, false)] {
+        let mut world = talking();
+        let other = SessionId::from_u64((THERE as u64) << 56 | 99_999).expect("it is not 0");
+        let user_data = [0; USER_DATA_BYTES];
+        let opened = Opened { delivers, ..with_token(other, &user_data) };
+        world.says(0, |writer| writer.opened(&opened));
+        let (session, reason, linger_ms) = (home(), CloseReason::GameShutdown, 5000);
+        let close = CloseAfter { session, reason, linger_ms, text: b"bye" };
+        world.plays(|writer| writer.close_after(&close));
+        let game = world.games[0];
+        let mut closed = Vec::new();
+        world.relays[0].disconnect(game, &mut |act| {
+            if let Action::Tell(_, it) = act
+                && let Ok(ToGateway::Close { session, .. }) = ToGateway::decode(it)
+            {
+                closed.push(session);
+            }
+        });
+        assert_eq!(world.relays[0].has(game), stays);
+        assert_eq!(closed, if stays { vec![other] } else { vec![] }, "it was not closed");
+    }
+}
+
+#[test]
 fn a_gateway_of_an_earlier_release_leaves_no_mark_on_a_link_that_outlives_it() {
     let mut world = talking();
     let welcome = Welcome { version: VERSION_FAREWELL, worker: 0, workers: 1, incarnation: 5 };
