@@ -178,6 +178,12 @@ impl End {
         self.options.keep_alive_ns = keep_alive_ns;
     }
 
+    /// Nothing can leave or come now: that nothing is acknowledged meanwhile is not the other end's
+    /// silence.
+    pub const fn note_away(&mut self, now_ns: u64) {
+        self.timers.alive_ns = now_ns;
+    }
+
     /// How much waits on all reliable channels, what is not acknowledged yet included: of each
     /// message its bytes, and of a shorter one 128.
     pub const fn waiting_bytes(&self) -> usize {

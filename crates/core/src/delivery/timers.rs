@@ -17,8 +17,9 @@ pub(super) struct Timers {
     waiting_since_ns: u64,
     /// How often was asked since one came.
     asked_again: u32,
-    /// When the last packet arrived of which that is known, or the first one left after a pause.
-    alive_ns: u64,
+    /// When the last packet arrived of which that is known, or the first one left after a pause, or
+    /// nothing could leave.
+    pub(super) alive_ns: u64,
 }
 
 impl Timers {

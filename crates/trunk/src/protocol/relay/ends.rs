@@ -393,7 +393,12 @@ impl Relay {
                 Whereto::Nowhere if self.is_lost(session) => {
                     return self.close_home(session, LOST, act);
                 }
-                Whereto::Nowhere => due_ns = Some(now_ns + AWAY_NS),
+                Whereto::Nowhere => {
+                    due_ns = Some(now_ns + AWAY_NS);
+                    if let Some(it) = self.ends.all.get_mut(&session) {
+                        it.end.note_away(now_ns);
+                    }
+                }
                 to => self.transmit(session, &to, act),
             }
         }

@@ -851,3 +851,19 @@ fn an_earlier_library_is_hung_up_on_where_the_rest_of_a_message_is_lost() {
         assert_eq!([world.relays[0].has(game), world.relays[0].has_ends()], [stays; 2]);
     }
 }
+
+#[test]
+fn an_end_that_was_waited_for_is_not_taken_for_a_silent_one() {
+    let mut world = talking();
+    world.lost_percent = 100;
+    world.send(0, 5, b"map");
+    world.pass(100);
+    world.die();
+    world.pass(35_000);
+    world.rise_all();
+    world.take_over(1, false);
+    world.lost_percent = 0;
+    world.pass(5000);
+    world.has_no_fault();
+    assert_eq!(world.reports, [(5, true)]);
+}
