@@ -452,9 +452,13 @@ impl Relay {
     }
 
     /// Whether a process of the same name has gone whose link stays: a gateway knows one by a name.
-    fn is_preceded(&self, game: Game) -> bool {
+    /// Then it does not stay for long.
+    fn is_preceded(&mut self, game: Game) -> bool {
         let name = self.name_at(game.place());
-        self.gone().any(|(before, _)| Some(before) == name)
+        let is_before = |place: &usize| self.is_gone(*place) && self.name_at(*place) == name;
+        let before: Vec<_> = (0..self.places.len()).filter(is_before).collect();
+        before.iter().for_each(|place| self.ends.hurry(Game::at(*place)));
+        !before.is_empty()
     }
 
     /// Lets a game process in whose hello has come, if the lane is up and no other one is in its

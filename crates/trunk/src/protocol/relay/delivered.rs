@@ -92,6 +92,10 @@ impl DeliveredCounts {
     }
 }
 
+/// How long who was closed after delivery goes on at most when the next process is there. Players
+/// who are there have acknowledged everything by then.
+const HURRIED_NS: u64 = 3_000_000_000;
+
 impl Ends {
     pub(super) fn touch(&mut self, session: SessionId) {
         let Some(it) = self.all.get_mut(&session) else { return };
@@ -108,6 +112,18 @@ impl Ends {
         if let Some(due_ns) = due_ns {
             self.due.insert((due_ns, session));
         }
+    }
+
+    /// The next process waits for the link of this one.
+    pub(super) fn hurry(&mut self, game: Game) {
+        let soon_ns = self.now_ns + HURRIED_NS;
+        let of_it = self.all.iter_mut().filter(|(_, it)| it.game == game);
+        let hurried = of_it.filter_map(|(session, it)| {
+            let (until_ns, _) = it.linger.as_mut()?;
+            *until_ns = soon_ns.min(*until_ns);
+            Some(*session)
+        });
+        hurried.collect::<Vec<_>>().into_iter().for_each(|session| self.touch(session));
     }
 
     pub(super) fn put(&mut self, session: SessionId, it: Delivered) {

@@ -867,3 +867,28 @@ fn an_end_that_was_waited_for_is_not_taken_for_a_silent_one() {
     world.has_no_fault();
     assert_eq!(world.reports, [(5, true)]);
 }
+
+#[test]
+fn a_successor_does_not_wait_long_for_who_acknowledges_nothing() {
+    let mut world = talking();
+    world.lost_percent = 100;
+    world.send(0, 0, b"map");
+    let (session, reason, linger_ms) = (home(), CloseReason::GameShutdown, 30_000);
+    let close = CloseAfter { session, reason, linger_ms, text: b"bye" };
+    world.plays(|writer| writer.close_after(&close));
+    let game = world.games[0];
+    world.with(0, |relay, act| relay.disconnect(game, act));
+    world.pass(10_000);
+    assert!(world.others.is_empty());
+    let next = world.relays[0].connect().expect("there is room");
+    let hello = bundle(hello("arena-1"));
+    world.with(0, |relay, act| relay.handle_bundle(next, &hello, act));
+    world.pass(1000);
+    assert!(world.others.is_empty(), "it may still arrive");
+    world.pass(2100);
+    assert_eq!(world.others, ["asked to close: the game shuts down"]);
+    let there = world.there();
+    world.says(0, |writer| writer.closed(there, reason));
+    let taken = world.relays[0].places[next.place()].taken.as_ref();
+    assert!(taken.is_some_and(|taken| taken.link.is_some()));
+}
