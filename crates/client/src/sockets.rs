@@ -14,7 +14,7 @@ pub(crate) struct Sockets {
 struct Open {
     socket: UdpSocket,
     is_v4: bool,
-    /// How long receiving waits.
+    /// How long receiving waits; sending does not.
     waits: Waits,
 }
 
@@ -62,8 +62,9 @@ impl Sockets {
         if self.open_for(to).is_err() {
             return false;
         }
-        let Some(open) = &self.socket else { return false };
-        open.socket.send_to(datagram, to).is_ok()
+        let Some(open) = &mut self.socket else { return false };
+        // What finds no room is lost, as on the way.
+        open.wait_for(Duration::ZERO).is_ok() && open.socket.send_to(datagram, to).is_ok()
     }
 
     /// Receives a datagram, and waits for it at most so long. `None` where none came.
@@ -123,3 +124,26 @@ const COMPLAINTS_MAX: u32 = 64;
 /// `WSAEMSGSIZE`, and `WSAENETRESET` of a datagram whose time to live was over: no kind stands for
 /// them. No system has other errors with these numbers.
 const OF_WINDOWS: [i32; 2] = [10_040, 10_052];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_that_has_waited_does_not_wait_for_room() {
+        let mut sockets = Sockets::default();
+        sockets.open_any().expect("a socket");
+        let port = sockets.local_addr().expect("it is open").port();
+        let to = match sockets.socket.as_ref().is_some_and(|open| open.is_v4) {
+            true => (Ipv4Addr::LOCALHOST, port).into(),
+            false => (Ipv6Addr::LOCALHOST, port).into(),
+        };
+        for _ in 0..2 {
+            assert!(sockets.send(to, b"hi"));
+            let waits = sockets.socket.as_ref().map(|open| open.waits);
+            assert_eq!(waits, Some(Waits::Not));
+            let received = sockets.receive(Duration::from_mins(1), &mut [0; 8]);
+            assert!(received.expect("it works").is_some());
+        }
+    }
+}
