@@ -1,7 +1,7 @@
 //! Ends of a local worker that goes on in another process.
 
 use ringgate_core::carry::{Broken, Carry, Reader, Writer, time};
-use ringgate_core::delivery::{End, Options};
+use ringgate_core::delivery::{End, Fault, Options};
 use ringgate_link::bundle::{Channel, CloseReason, MessagePart, SessionId};
 
 use crate::protocol::arbitration::read_session;
@@ -18,6 +18,9 @@ ringgate_core::carried!(DeliveredCounts {
     linger_expired,
     faults,
 });
+
+// One that is added goes along behind everything else: a release reads what the one before wrote.
+const _: () = assert!(Fault::ALL.len() == 9, "counts of faults have another length");
 
 impl Relay {
     /// Writes them, and what game processes have said half.
