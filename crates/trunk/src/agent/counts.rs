@@ -117,6 +117,8 @@ ringgate_core::named! {
     MessageOverflow = "message_overflow",
     /// Processes that called themselves as another one does that is there, or as a server.
     NameTaken = "name_taken",
+    /// Messages for a process that has gone, of players whom it has closed after delivery.
+    MessageNotTaken = "message_not_taken",
 }
 
 impl Drop {

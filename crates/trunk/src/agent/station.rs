@@ -694,7 +694,12 @@ impl Hands<'_, '_> {
                     servers.hear(whose, frame, around.counts, around.now_ns);
                 }
             }
-            _ => {}
+            // A player says something to a process that has closed it, and is gone.
+            _ => {
+                let is_message =
+                    matches!(ToGame::decode(frame), Ok(ToGame::Message(it)) if it.is_last);
+                around.counts.drop(Drop::MessageNotTaken, is_message.into());
+            }
         }
     }
 

@@ -600,6 +600,17 @@ fn who_was_closed_after_delivery_outlives_its_process_a_reload_and_an_upgrade() 
     rig.until("it has gone", |rig| rig.station.relay().welcome().next().is_none());
     let stays = |rig: &Rig| rig.station.relay().gone().eq([("arena-1", 1)]);
     assert!(stays(&rig));
+    // What the player still says is handed to nobody, and counted.
+    let (mut player, mut packet) = (End::new(&Options::default(), 0), [0; 1200]);
+    assert_eq!(player.send(delivery::Channel::Reliable(0), &[1; 40_000], None), Ok(()));
+    assert_eq!(player.send(delivery::Channel::Unreliable(0), b"hi", None), Ok(()));
+    for number in 1.. {
+        let Some(len) = player.poll_transmit(number * 20_000_000, &mut packet) else { break };
+        rig.say(256, |writer| writer.numbered(session, number, &packet[..len]));
+    }
+    let counted = rig.counts.dropped[Dropped::MessageNotTaken as usize];
+    assert_eq!(counted, rig.station.relay().delivered().traffic.messages_in);
+    assert!(counted > 0);
     rig.set_backends(vec![bundle("arena-2", vec![own])]);
     assert!(stays(&rig));
     rig.upgrade(&arbitration);
