@@ -15,13 +15,7 @@ struct Open {
     socket: UdpSocket,
     is_v4: bool,
     /// How long receiving waits; sending does not.
-    waits: Waits,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Waits {
-    Not,
-    AtMost(Duration),
+    waits: Duration,
 }
 
 impl Sockets {
@@ -39,7 +33,7 @@ impl Sockets {
         let socket = UdpSocket::bind(any)?;
         socket.set_nonblocking(true)?;
         // What arrives at the socket of another family is of no use any more.
-        self.socket = Some(Open { socket, is_v4, waits: Waits::Not });
+        self.socket = Some(Open { socket, is_v4, waits: Duration::ZERO });
         Ok(())
     }
 
@@ -95,15 +89,14 @@ impl Sockets {
 
 impl Open {
     fn wait_for(&mut self, wait: Duration) -> io::Result<()> {
-        let waits = if wait.is_zero() { Waits::Not } else { Waits::AtMost(wait) };
-        if waits == self.waits {
+        if wait == self.waits {
             return Ok(());
         }
-        self.socket.set_nonblocking(waits == Waits::Not)?;
-        if let Waits::AtMost(wait) = waits {
+        self.socket.set_nonblocking(wait.is_zero())?;
+        if !wait.is_zero() {
             self.socket.set_read_timeout(Some(wait))?;
         }
-        self.waits = waits;
+        self.waits = wait;
         Ok(())
     }
 }
@@ -141,7 +134,7 @@ mod tests {
         for _ in 0..2 {
             assert!(sockets.send(to, b"hi"));
             let waits = sockets.socket.as_ref().map(|open| open.waits);
-            assert_eq!(waits, Some(Waits::Not));
+            assert_eq!(waits, Some(Duration::ZERO));
             let received = sockets.receive(Duration::from_mins(1), &mut [0; 8]);
             assert!(received.expect("it works").is_some());
         }
