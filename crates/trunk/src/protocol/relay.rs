@@ -32,6 +32,7 @@ use ringgate_link::bundle::{
 pub use crate::protocol::games::{GAMES_MAX, Game};
 use crate::protocol::rolls::Rolls;
 pub use clustered::ARBITRATED;
+use clustered::{called, rewritten, session_for};
 use clusters::OfClusters;
 pub use clusters::{Passed, RefusedPackets};
 pub use delivered::DeliveredCounts;
@@ -333,6 +334,12 @@ impl Relay {
         if self.linger_on(game, act) {
             return;
         }
+        self.vacate(game, act);
+        self.introduce_all(act);
+    }
+
+    /// A link is gone, and its gateway hears so.
+    fn vacate(&mut self, game: Game, act: Act<'_>) {
         self.end_ends(game, act);
         let taken = self.places[usize::from(game.0)].taken.take();
         self.uncount(taken.as_ref());
@@ -340,7 +347,6 @@ impl Relay {
         if let Some(link) = taken.and_then(|taken| taken.link) {
             act(Action::End(link));
         }
-        self.introduce_all(act);
     }
 
     /// The lane is up; the gateway's number for it.
@@ -421,7 +427,7 @@ impl Relay {
                 Ok(())
             }
             record if self.handle_of_cluster(link, (&record, frame), act)? => Ok(()),
-            record => self.deliver((game, link), &record, act),
+            record => self.deliver((game, link), (&record, frame), act),
         }
     }
 
@@ -582,11 +588,6 @@ impl Relay {
             is_ours.then(|| renumbered(session, lane.into())).flatten()
         };
         let frame = match record {
-            ToGateway::Payload { session, bytes } => there(session)
-                .and_then(|session| write(scratch, |writer| writer.payload(session, bytes))),
-            ToGateway::Message(part) => there(part.session).and_then(|session| {
-                write(scratch, |writer| writer.message(&MessagePart { session, ..part }))
-            }),
             ToGateway::Multicast { sessions: named, bytes } => {
                 sessions.clear();
                 sessions.extend(named.iter().filter_map(there));
@@ -596,27 +597,16 @@ impl Relay {
                 }
                 write(scratch, |writer| writer.multicast(sessions, bytes))
             }
-            ToGateway::Close { session, reason } => there(session)
-                .and_then(|session| write(scratch, |writer| writer.close(session, reason))),
-            ToGateway::CloseAfter(close) => there(close.session).and_then(|session| {
-                let close = CloseAfter { session, ..close };
-                if knows_farewells {
-                    write(scratch, |writer| writer.close_after(&close))
-                } else {
-                    write(scratch, |writer| writer.close(session, close.reason))
-                }
-            }),
-            ToGateway::AskQuality { session } => there(session)
-                .and_then(|session| write(scratch, |writer| writer.ask_quality(session))),
+            ToGateway::CloseAfter(CloseAfter { session, reason, .. }) if !knows_farewells => {
+                there(session)
+                    .and_then(|session| write(scratch, |writer| writer.close(session, reason)))
+            }
             ToGateway::Move(Move { session, ticket, .. }) if !knows_moves => {
                 let why = MoveRefusal::Version;
                 let refused = write(scratch, |writer| writer.move_refused(session, ticket, why));
                 return act(Action::Deliver(game, refused.expect("it is short")));
             }
             ToGateway::Answer { .. } | ToGateway::Confirm { .. } if !knows_moves => return,
-            ToGateway::Move(asked) => there(asked.session).and_then(|session| {
-                write(scratch, |writer| writer.move_session(&Move { session, ..asked }))
-            }),
             ToGateway::Answer { session, offer, answer } => there(session)
                 .and_then(|session| write(scratch, |writer| writer.answer(session, offer, answer))),
             ToGateway::Confirm { session } => {
@@ -625,6 +615,9 @@ impl Relay {
             ToGateway::Ping { token } => write(scratch, |writer| writer.ping(token)),
             // They are dealt with before.
             ToGateway::Hello(_) | ToGateway::Intake { .. } | ToGateway::Unknown(_) => return,
+            _ => session_for(&record)
+                .and_then(there)
+                .and_then(|session| write(scratch, |writer| rewritten(writer, &record, session))),
         };
         match frame {
             Some(frame) if frame.may_be_lost() => act(Action::Push(link, frame)),
@@ -648,7 +641,7 @@ impl Relay {
     fn deliver(
         &mut self,
         (game, link): (Game, u16),
-        record: &ToGame<'_>,
+        (record, said): (&ToGame<'_>, Frame<'_>),
         act: Act<'_>,
     ) -> Result<(), Broken> {
         let Self { worker, lane, scratch, places, rolls, .. } = self;
@@ -661,13 +654,18 @@ impl Relay {
             is_theirs.then(|| renumbered(session, *worker)).flatten().ok_or(Broken)
         };
         let frame = match *record {
-            ToGame::Payload { session, bytes } => {
+            ToGame::Payload { session, .. } | ToGame::Message(MessagePart { session, .. }) => {
                 let session = here(session)?;
                 if taken.is_refused(session, rolls) {
                     return Ok(());
                 }
                 taken.hear(session, rolls);
-                write(scratch, |writer| writer.payload(session, bytes))
+                if let ToGame::Message(MessagePart { channel, is_last, .. }) = record
+                    && channel.is_reliable()
+                {
+                    taken.half_said = (!is_last).then_some(session);
+                }
+                renamed(scratch, said, session)
             }
             ToGame::Opened(opened) => {
                 let there = opened.session;
@@ -721,60 +719,27 @@ impl Relay {
                 taken.offered.insert(session, offer);
                 write(scratch, |writer| writer.offered(&offered))
             }
-            ToGame::OfferOver { session, offer, reason } => {
+            ToGame::OfferOver { session, offer, .. } => {
                 let session = here(session)?;
                 if taken.offered.get(&session) == Some(&offer) {
                     taken.leave(session, rolls);
                 }
-                write(scratch, |writer| writer.offer_over(session, offer, reason))
+                renamed(scratch, said, session)
             }
-            ToGame::Moved { session, ticket } => {
+            ToGame::Moved { session, .. } | ToGame::Closed { session, .. } => {
                 let session = here(session)?;
                 // Its token was for here, though the other process hears it first.
                 taken.hear(session, rolls);
                 if taken.leave(session, rolls) {
                     return Ok(());
                 }
-                write(scratch, |writer| writer.moved(session, ticket))
+                renamed(scratch, said, session)
             }
-            ToGame::MoveRefused { session, ticket, reason } => {
-                let session = here(session)?;
-                write(scratch, |writer| writer.move_refused(session, ticket, reason))
-            }
-            ToGame::Lingered { session, undelivered_bytes, is_told } => {
-                let session = here(session)?;
-                write(scratch, |writer| writer.lingered(session, undelivered_bytes, is_told))
-            }
-            ToGame::Closed { session, reason } => {
-                let session = here(session)?;
-                if taken.leave(session, rolls) {
-                    return Ok(());
-                }
-                write(scratch, |writer| writer.closed(session, reason))
-            }
-            ToGame::Message(part) => {
-                let part = MessagePart { session: here(part.session)?, ..part };
-                if taken.is_refused(part.session, rolls) {
-                    return Ok(());
-                }
-                taken.hear(part.session, rolls);
-                if part.channel.is_reliable() {
-                    taken.half_said = (!part.is_last).then_some(part.session);
-                }
-                write(scratch, |writer| writer.message(&part))
-            }
-            ToGame::Report { session, token, is_delivered } => {
-                let session = here(session)?;
-                write(scratch, |writer| writer.report(session, token, is_delivered))
-            }
-            ToGame::Room { session, is_full, waiting_bytes } => {
-                let session = here(session)?;
-                write(scratch, |writer| writer.room(session, is_full, waiting_bytes))
-            }
-            ToGame::Quality { session, quality } => {
-                let session = here(session)?;
-                write(scratch, |writer| writer.quality(session, &quality))
-            }
+            ToGame::MoveRefused { session, .. }
+            | ToGame::Lingered { session, .. }
+            | ToGame::Report { session, .. }
+            | ToGame::Room { session, .. }
+            | ToGame::Quality { session, .. } => renamed(scratch, said, here(session)?),
             _ => return Err(Broken),
         };
         act(Action::Deliver(game, frame.ok_or(Broken)?));
@@ -814,13 +779,7 @@ impl Relay {
     fn refuse(&mut self, game: Game, goodbye: Goodbye, act: Act<'_>) {
         let frame = write(&mut self.scratch, |writer| writer.goodbye(goodbye));
         act(Action::Deliver(game, frame.expect("a goodbye is short")));
-        self.end_ends(game, act);
-        let taken = self.places[usize::from(game.0)].taken.take();
-        self.uncount(taken.as_ref());
-        self.leave_homes(game, act);
-        if let Some(link) = taken.and_then(|taken| taken.link) {
-            act(Action::End(link));
-        }
+        self.vacate(game, act);
         act(Action::HangUp(game));
         self.introduce_all(act);
     }
@@ -929,6 +888,14 @@ fn payloads(record: &ToGateway<'_>) -> u64 {
         ToGateway::Multicast { sessions, .. } => sessions.len() as u64,
         _ => 0,
     }
+}
+
+/// The record with another session in it.
+#[inline]
+fn renamed<'a>(scratch: &'a mut [u8], said: Frame<'_>, session: SessionId) -> Option<Frame<'a>> {
+    let memory = scratch.get_mut(..said.bytes().len())?;
+    memory.copy_from_slice(said.bytes());
+    called(memory, session)
 }
 
 /// One record, as bytes. `None` where no reader would take it.

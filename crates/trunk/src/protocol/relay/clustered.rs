@@ -835,7 +835,7 @@ fn arbitrates_delivery(writer: &mut Writer<'_>) -> bool {
 }
 
 /// The record with another session in it, which is its first field.
-fn called(memory: &mut [u8], session: SessionId) -> Option<Frame<'_>> {
+pub(super) fn called(memory: &mut [u8], session: SessionId) -> Option<Frame<'_>> {
     let place = memory.get_mut(HEADER_BYTES..HEADER_BYTES + 8)?;
     place.copy_from_slice(&session.as_u64().to_le_bytes());
     Frames::new(memory).next()?.ok()
@@ -864,7 +864,7 @@ const fn session_of(record: &ToGame<'_>) -> Option<SessionId> {
 }
 
 /// The session that a record of a game process is about: its first field.
-const fn session_for(record: &ToGateway<'_>) -> Option<SessionId> {
+pub(super) const fn session_for(record: &ToGateway<'_>) -> Option<SessionId> {
     match record {
         ToGateway::Payload { session, .. }
         | ToGateway::AskQuality { session }
@@ -877,7 +877,11 @@ const fn session_for(record: &ToGateway<'_>) -> Option<SessionId> {
 }
 
 /// Writes what a game process says, with another session in it.
-fn rewritten(writer: &mut Writer<'_>, record: &ToGateway<'_>, session: SessionId) -> bool {
+pub(super) fn rewritten(
+    writer: &mut Writer<'_>,
+    record: &ToGateway<'_>,
+    session: SessionId,
+) -> bool {
     use ringgate_link::bundle::{CloseAfter, MessagePart};
     match *record {
         ToGateway::Payload { bytes, .. } => writer.payload(session, bytes),

@@ -18,7 +18,7 @@ use std::collections::HashSet;
 use ringgate_core::delivery::{Channel, End, Options, Refusal, SendError, room_news};
 use ringgate_link::bundle::{
     self, AgentDelivery, CloseAfter, CloseReason, Goodbye, GoodbyeReason, LINGER_MS_MAX,
-    MessagePart, Quality, SessionId, ToGateway, VERSION_FAREWELL,
+    MessagePart, Quality, SessionId, ToGateway, VERSION_FAREWELL, Writer,
 };
 
 use super::clustered::{LOST, Whereto};
@@ -207,12 +207,9 @@ impl Relay {
         }
         self.ends.full.remove(&game);
         self.tell_intake(game, act);
+        let closed = |it: &mut Writer<'_>, there| it.close(there, CloseReason::GameShutdown);
         for session in left {
-            if let Some((link, there)) = self.called_there(game, session) {
-                let reason = CloseReason::GameShutdown;
-                let frame = write(&mut self.scratch, |writer| writer.close(there, reason));
-                act(Action::Tell(link, frame.expect("it is short")));
-            }
+            self.tell_gateway((game, session), &Whereto::Here, closed, act);
         }
         for (session, _) in here.into_iter().filter(|(_, lingers)| !lingers) {
             self.give_up(session, CloseReason::GameShutdown, act);
@@ -361,7 +358,8 @@ impl Relay {
             return;
         };
         let token = (whole.token != 0).then_some(whole.token);
-        match it.end.send(channel_of(whole.channel), whole.bytes, token) {
+        let channel = Channel::from_bytes(whole.channel.to_bytes()).expect(SAME_KINDS);
+        match it.end.send(channel, whole.bytes, token) {
             Ok(()) => {
                 counts.traffic.messages_out += 1;
                 self.ends.touch(whole.session);
@@ -430,30 +428,47 @@ impl Relay {
 
     /// Sends what is due to the gateway that has the session.
     fn transmit(&mut self, session: SessionId, to: &Whereto, act: Act<'_>) {
-        let mut record = std::mem::take(&mut self.ends.record);
-        loop {
-            let Ends { all, packet, now_ns, .. } = &mut self.ends;
-            let Some(it) = all.get_mut(&session) else { break };
-            let Some(len) = it.end.poll_transmit(*now_ns, packet) else { break };
-            let (packet, game) = (&packet[..len], it.game);
-            match *to {
-                Whereto::There(worker, link, there) => {
-                    if let Some(frame) = write(&mut record, |it| it.payload(there, packet)) {
-                        self.pass(worker, Passed::FromGame(link, frame), &mut |action| act(action));
-                    }
-                }
-                Whereto::Here => {
-                    if let Some((link, there)) = self.called_there(game, session)
-                        && let Some(frame) =
-                            write(&mut record, |it| it.payload(there, &self.ends.packet[..len]))
-                    {
-                        act(Action::Push(link, frame));
-                    }
-                }
-                Whereto::Nowhere => break,
-            }
+        let mut packet = std::mem::take(&mut self.ends.packet);
+        while let Some(it) = self.ends.all.get_mut(&session)
+            && let Some(len) = it.end.poll_transmit(self.ends.now_ns, &mut packet)
+        {
+            let game = it.game;
+            let payload = |it: &mut Writer<'_>, there| it.payload(there, &packet[..len]);
+            self.tell_gateway((game, session), to, payload, act);
         }
-        self.ends.record = record;
+        self.ends.packet = packet;
+    }
+
+    /// Says something about a session to the gateway that has it.
+    fn tell_gateway(
+        &mut self,
+        (game, session): (Game, SessionId),
+        to: &Whereto,
+        said: impl Fn(&mut Writer<'_>, SessionId) -> bool,
+        act: Act<'_>,
+    ) {
+        let mut memory = std::mem::take(&mut self.ends.record);
+        match *to {
+            Whereto::There(worker, link, there) => {
+                if let Some(frame) = write(&mut memory, |it| said(it, there)) {
+                    self.pass(worker, Passed::FromGame(link, frame), act);
+                }
+            }
+            Whereto::Here => {
+                if let Some((link, there)) = self.called_there(game, session)
+                    && let Some(frame) = write(&mut memory, |it| said(it, there))
+                {
+                    let may_be_lost = frame.may_be_lost();
+                    act(if may_be_lost {
+                        Action::Push(link, frame)
+                    } else {
+                        Action::Tell(link, frame)
+                    });
+                }
+            }
+            Whereto::Nowhere => {}
+        }
+        self.ends.record = memory;
     }
 
     /// The link by which this worker's gateway has a session, and what it calls that.
@@ -471,20 +486,9 @@ impl Relay {
         self.ends.set_due(session, Some(now_ns + ASK_EVERY_NS));
         // Others are not a game's to say.
         let said = if reason.is_games_choice() { reason } else { CloseReason::Refused };
-        let mut memory = [0; 32];
         match self.gateway_of(session, &mut |action| act(action)) {
-            Whereto::Here => {
-                if let Some((link, there)) = self.called_there(game, session) {
-                    let frame = write(&mut memory, |it| it.close(there, said));
-                    act(Action::Tell(link, frame.expect("it is short")));
-                }
-            }
-            Whereto::There(worker, link, there) => {
-                let frame = write(&mut memory, |it| it.close(there, said));
-                let passed = Passed::FromGame(link, frame.expect("it is short"));
-                self.pass(worker, passed, &mut |action| act(action));
-            }
-            Whereto::Nowhere => self.end_from_home(session, reason, &mut |action| act(action)),
+            Whereto::Nowhere => self.end_from_home(session, reason, act),
+            to => self.tell_gateway((game, session), &to, |it, there| it.close(there, said), act),
         }
     }
 
@@ -522,23 +526,11 @@ fn hand(
     (channel, message): (Channel, &[u8]),
     act: Act<'_>,
 ) {
-    let channel = match channel {
-        Channel::Reliable(number) => bundle::Channel::Reliable(number),
-        Channel::Sequenced(number) => bundle::Channel::Sequenced(number),
-        Channel::Unreliable(number) => bundle::Channel::Unreliable(number),
-    };
+    let channel = bundle::Channel::from_bytes(channel.to_bytes()).expect(SAME_KINDS);
     for part in MessagePart::of(session, channel, 0, message) {
         if let Some(frame) = write(memory, |writer| writer.message(&part)) {
             act(Action::Deliver(game, frame));
         }
-    }
-}
-
-const fn channel_of(channel: bundle::Channel) -> Channel {
-    match channel {
-        bundle::Channel::Reliable(number) => Channel::Reliable(number),
-        bundle::Channel::Sequenced(number) => Channel::Sequenced(number),
-        bundle::Channel::Unreliable(number) => Channel::Unreliable(number),
     }
 }
 
@@ -548,6 +540,9 @@ fn quality(end: &End) -> Quality {
     let (loss_per_mille, waiting_bytes) = (quality.loss_per_mille, quality.reliable_bytes as u32);
     Quality { round_trip_us, variation_us, loss_per_mille, waiting_bytes }
 }
+
+/// Of channels, by their bytes.
+const SAME_KINDS: &str = "both have the same kinds";
 
 const NS_PER_MS: u64 = 1_000_000;
 
