@@ -225,12 +225,13 @@ crate::named! {
     CookieForged = "cookie_forged" => "it answers a challenge that was not asked",
     /// No session has the cookie that a restart response wants to continue.
     CookieUnknown = "cookie_unknown" => "it wants to continue a session that is not there",
-    /// The response has opened a session before.
-    ResponseReplayed = "response_replayed" => "this answer has opened a session before",
-    /// The memory of used responses is full of live entries.
+    /// The response was used before, or is older than what its address's session stands on.
+    ResponseReplayed = "response_replayed" =>
+        "this answer was used before, or a newer one was",
+    /// The memory of used responses is full of live entries, or what a block may have of it.
     ResponseHistoryFull = "response_history_full" => "no more used answers can be remembered",
     /// A packet of an unknown source, over the rate at which such sources are asked to restart
-    /// their handshake, or smaller than the request would be.
+    /// their handshake, or smaller than the request would be; or a session that has just moved.
     RestartRateLimited = "restart_rate_limited" =>
         "an unknown source, and no more of those are asked to begin again now",
 

@@ -240,7 +240,7 @@ impl Claims {
             offers: (0..BACKENDS_MAX).map(|_| AtomicU32::new(0)).collect(),
             spoken: (0..BACKENDS_MAX).map(|_| AtomicU8::new(0)).collect(),
             sessions: (0..LISTENERS_MAX).map(|_| AtomicU32::new(0)).collect(),
-            cookies: Cookies::new(),
+            cookies: Cookies::new(key),
             homes: Homes::new(limits.sessions_max, key),
             shares: Shares::new(),
             whereabouts: None,

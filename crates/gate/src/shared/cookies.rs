@@ -9,7 +9,11 @@
 //! is taken for a response that has verified, and an attacker cannot make those up.
 //!
 //! The set of used responses is bounded. When it is full, new ones are refused and counted; a live
-//! entry is never evicted, because that would let its response open a session again.
+//! entry is never evicted, because that would let its response open a session again. A block of
+//! addresses has an eighth of it at most, and newcomers all but an eighth: so there is room for
+//! others, and for players whose port changes. As each response that begins a session takes a place
+//! among the worker's, which rests for three times as long as a response is remembered, no block
+//! has all of these either.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -19,7 +23,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::ids::{ListenerId, WorkerId};
 use crate::setup::ClaimLimits;
 use crate::shared::upgrades::Upgrades;
+use crate::store::area::Area;
 use crate::store::entry::Entry;
+use crate::store::hash::HashKey;
 use crate::store::multimap::{Multimap, Record};
 use crate::store::table::Place;
 use ringgate_batch::Endpoint;
@@ -40,6 +46,15 @@ pub(crate) struct Resident {
     pub(crate) place: Place,
 }
 
+/// Who uses a response.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum By {
+    /// Somebody there, who gets a session by it or could have.
+    Newcomer(Endpoint),
+    /// The player of a session, which moves.
+    Mover,
+}
+
 /// Shared by all workers.
 pub(crate) struct Cookies {
     /// Counts the changes of the secrets; 0 before there are any.
@@ -47,6 +62,8 @@ pub(crate) struct Cookies {
     /// When the next change is due.
     due_ns: AtomicU64,
     inner: Mutex<Inner>,
+    /// Keys the hashes of blocks.
+    key: HashKey,
     /// How often refused clients may be told why.
     pub(crate) upgrades: Upgrades,
 }
@@ -75,11 +92,12 @@ struct Owner {
 }
 
 impl Cookies {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(key: HashKey) -> Self {
         Self {
             generation: AtomicU32::new(0),
             due_ns: AtomicU64::new(0),
             inner: Mutex::default(),
+            key,
             upgrades: Upgrades::new(),
         }
     }
@@ -134,9 +152,15 @@ impl Cookies {
     }
 
     /// Marks a response that has verified as used, for as long as it can verify.
-    pub(crate) fn use_once(&self, cookie: &Cookie, now_ns: u64) -> Result<(), DropReason> {
+    pub(crate) fn use_once(&self, cookie: &Cookie, by: By, now_ns: u64) -> Result<(), DropReason> {
+        let bucket = match by {
+            By::Newcomer(source) => {
+                Area::block(ListenerId(0), &source).hash(self.key) as usize % BLOCK_BUCKETS
+            }
+            By::Mover => MOVERS,
+        };
         match &mut lock(&self.inner).secrets {
-            Some(secrets) => secrets.used.insert(cookie, now_ns),
+            Some(secrets) => secrets.used.insert(cookie, bucket, now_ns),
             None => Err(DropReason::CookieForged),
         }
     }
@@ -327,44 +351,62 @@ impl Record for Cookie {
 /// they leave in the order in which they came.
 struct Used {
     cookies: Multimap<Cookie>,
-    /// When each can be forgotten, and its position.
-    expiries: VecDeque<(u64, Entry<Cookie>)>,
+    /// When each can be forgotten, its position, and its bucket of blocks.
+    expiries: VecDeque<(u64, Entry<Cookie>, u32)>,
+    /// How many each bucket has, and behind them movers.
+    counts: Vec<u32>,
+    max: usize,
 }
 
 impl Used {
     fn new(used_max: usize) -> Self {
-        Self { cookies: Multimap::new(used_max), expiries: VecDeque::with_capacity(used_max) }
+        Self {
+            cookies: Multimap::new(used_max),
+            expiries: VecDeque::with_capacity(used_max),
+            counts: vec![0; BLOCK_BUCKETS + 1],
+            max: used_max,
+        }
     }
 
     fn contains(&self, cookie: &Cookie) -> bool {
         self.cookies.find(hash(cookie), |used| used == cookie).is_some()
     }
 
-    fn insert(&mut self, cookie: &Cookie, now_ns: u64) -> Result<(), DropReason> {
+    fn insert(&mut self, cookie: &Cookie, bucket: usize, now_ns: u64) -> Result<(), DropReason> {
         self.forget_expired(now_ns);
         if self.contains(cookie) {
             return Err(DropReason::ResponseReplayed);
         }
-        let position =
-            self.cookies.insert(hash(cookie), *cookie).ok_or(DropReason::ResponseHistoryFull)?;
-        self.expiries.push_back((now_ns + COOKIE_LIFETIME_NS_MAX, position));
-        Ok(())
+        let share = self.max / SHARES;
+        let is_over =
+            self.counts[bucket] as usize >= share || self.cookies.len() + share >= self.max;
+        if bucket != MOVERS && is_over {
+            return Err(DropReason::ResponseHistoryFull);
+        }
+        let remembered = self.remember(cookie, bucket, now_ns + COOKIE_LIFETIME_NS_MAX);
+        remembered.ok_or(DropReason::ResponseHistoryFull)
+    }
+
+    fn remember(&mut self, cookie: &Cookie, bucket: usize, expiry_ns: u64) -> Option<()> {
+        let position = self.cookies.insert(hash(cookie), *cookie)?;
+        self.counts[bucket] += 1;
+        self.expiries.push_back((expiry_ns, position, bucket as u32));
+        Some(())
     }
 
     /// One of the last.
     fn remove(&mut self, cookie: &Cookie) {
         let position = self.cookies.find(hash(cookie), |used| used == cookie);
-        let is_it = |it: &(u64, Entry<Cookie>)| Some(it.1) == position;
-        if let Some((_, position)) =
-            self.expiries.iter().rposition(is_it).and_then(|at| self.expiries.remove(at))
-        {
+        let at = self.expiries.iter().rposition(|it| Some(it.1) == position);
+        if let Some((_, position, bucket)) = at.and_then(|at| self.expiries.remove(at)) {
+            self.counts[bucket as usize] -= 1;
             self.cookies.remove(hash(cookie), position);
         }
     }
 
     fn hand_over(&self, some: Range<usize>, out: &mut Writer<'_>) {
         (some.len() as u32).write(out);
-        for (expiry_ns, position) in self.expiries.range(some) {
+        for (expiry_ns, position, _) in self.expiries.range(some) {
             expiry_ns.write(out);
             self.cookies.at(*position).write(out);
         }
@@ -373,9 +415,9 @@ impl Used {
     fn take_over(&mut self, from: &mut Reader<'_>) -> Result<(), Broken> {
         for _ in 0..u32::read(from)? {
             let (expiry_ns, cookie) = (time::read(from)?, Cookie::read(from)?);
-            let position = self.cookies.insert(hash(&cookie), cookie);
-            let position = position.ok_or(Broken::Invalid("number of used responses"))?;
-            self.expiries.push_back((expiry_ns, position));
+            // Whose they were is not told: for 40 s they are nobody's share.
+            let remembered = self.remember(&cookie, MOVERS, expiry_ns);
+            remembered.ok_or(Broken::Invalid("number of used responses"))?;
         }
         Ok(())
     }
@@ -383,10 +425,10 @@ impl Used {
     /// Forgets a few: more than come in meanwhile, and not so many that the lock is held for long.
     fn forget_expired(&mut self, now_ns: u64) {
         for _ in 0..FORGOTTEN_AT_ONCE {
-            let Some(&(_, position)) = self.expiries.front().filter(|(at, _)| *at <= now_ns) else {
-                return;
-            };
+            let front = self.expiries.front().filter(|(at, ..)| *at <= now_ns);
+            let Some(&(_, position, bucket)) = front else { return };
             self.expiries.pop_front();
+            self.counts[bucket as usize] -= 1;
             let hash = hash(self.cookies.at(position));
             self.cookies.remove(hash, position);
         }
@@ -398,6 +440,14 @@ fn hash(cookie: &Cookie) -> u32 {
     let [a, b, c, d, ..] = cookie.0;
     u32::from_le_bytes([a, b, c, d])
 }
+
+/// Blocks that share a bucket share what a block may have.
+const BLOCK_BUCKETS: usize = 1 << 16;
+const MOVERS: usize = BLOCK_BUCKETS;
+
+/// In how many parts the memory is shared out: one is the most that a block has, and one is kept
+/// for movers.
+const SHARES: usize = 8;
 
 /// A few microseconds' work.
 const FORGOTTEN_AT_ONCE: usize = 32;

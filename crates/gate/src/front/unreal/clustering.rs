@@ -109,6 +109,8 @@ impl Clustering for UnrealFront {
             accepted: Cookie::ZERO,
             proven_ns: 0,
             acknowledged_ns: now_ns,
+            noted_ns: 0,
+            moved_ns: 0,
             closed_ns: 0,
             announced: 0,
             is_unsure: false,

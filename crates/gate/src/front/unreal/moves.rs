@@ -15,11 +15,12 @@
 use crate::arrivals::Origin;
 use crate::front::cluster::owning::Owning;
 use crate::front::unreal::datagrams::count_handled;
+use crate::front::unreal::opening::ACK_PAUSE_NS;
 use crate::front::unreal::response::Response;
 use crate::front::unreal::session::Session;
 use crate::front::unreal::state::UnrealFront;
 use crate::mail::Steering;
-use crate::shared::cookies::Resident;
+use crate::shared::cookies::{By, Resident};
 use crate::store::entry::Entry;
 use crate::store::table::Address;
 use crate::trace::Fact;
@@ -61,8 +62,12 @@ impl UnrealFront {
         let index = self.sessions.live(owner.place).ok_or(DropReason::CookieUnknown)?;
         self.check_outdated(known, &proof)?;
         self.check_outdated(Some(index), &proof)?;
+        // What one player takes of the memory of responses is bounded.
+        if turn.now.mono_ns < self.sessions.at(index).moved_ns + ACK_PAUSE_NS {
+            return Err(DropReason::RestartRateLimited);
+        }
         let claims = &turn.common.claims;
-        claims.cookies().use_once(&proof.cookie, turn.now.mono_ns)?;
+        claims.cookies().use_once(&proof.cookie, By::Mover, turn.now.mono_ns)?;
         let before = self.last_address(index);
         let limits = &turn.common.setup.listeners[listener].limits;
         let claim = &mut self.sessions.at_mut(index).claim;
@@ -131,7 +136,7 @@ impl UnrealFront {
         let session = self.sessions.at_mut(index);
         session.socket = origin.socket;
         session.local = origin.local;
-        session.heard_ns = turn.now.mono_ns;
+        (session.heard_ns, session.moved_ns) = (turn.now.mono_ns, turn.now.mono_ns);
         let steered_by = std::mem::replace(&mut session.steered_by, origin.steered_by());
         self.sessions.readdress(index, origin.address);
         self.keep_record(turn.common, turn.now, index);

@@ -18,6 +18,7 @@ use crate::front::unreal::session::{Opening, Session, Stage};
 use crate::front::unreal::state::UnrealFront;
 use crate::output::Tag;
 use crate::shared::claims::Claim;
+use crate::shared::cookies::By;
 use crate::store::entry::Entry;
 use crate::trace::Fact;
 use crate::turn::Turn;
@@ -72,6 +73,8 @@ impl UnrealFront {
             accepted: proof.cookie,
             proven_ns: proof.timestamp.to_ns().unwrap_or(0),
             acknowledged_ns: 0,
+            noted_ns: 0,
+            moved_ns: 0,
             closed_ns: 0,
             announced: 0,
             is_unsure: false,
@@ -112,7 +115,7 @@ impl UnrealFront {
                 && turn.common.takes_players(claim.backend)
                 && self.is_open_to(listener, claim.backend)
             {
-                turn.common.claims.cookies().use_once(&proof.cookie, turn.now.mono_ns)?;
+                use_once(turn, proof, origin)?;
                 return Ok(self.release(turn, index, Ended::Replaced.into()));
             }
             // Before the claim, because the session that goes may hold the last slot.
@@ -129,7 +132,7 @@ impl UnrealFront {
         )?;
         // Only now: a player who finds a server full asks again with the same response, until there
         // is room.
-        if let Err(why) = turn.common.claims.cookies().use_once(&proof.cookie, turn.now.mono_ns) {
+        if let Err(why) = use_once(turn, proof, origin) {
             turn.common.claims.leave(&claim);
             return Err(why);
         }
@@ -269,9 +272,14 @@ impl UnrealFront {
     }
 }
 
+fn use_once(turn: &Turn<'_>, proof: &Proof, origin: &Origin) -> Result<(), DropReason> {
+    let by = By::Newcomer(origin.address.endpoint);
+    turn.common.claims.cookies().use_once(&proof.cookie, by, turn.now.mono_ns)
+}
+
 /// A lost acknowledgement is repeated about once a second, as often as the engine asks; a little
 /// less, because the network may bring the next response early.
-const ACK_PAUSE_NS: u64 = 900_000_000;
+pub(crate) const ACK_PAUSE_NS: u64 = 900_000_000;
 
 /// How long a server has to let a player in.
 pub(crate) const OPENING_NS: u64 = 10_000_000_000;

@@ -35,6 +35,10 @@ pub(crate) struct Session {
     pub(crate) proven_ns: u64,
     /// When the handshake was last acknowledged.
     pub(crate) acknowledged_ns: u64,
+    /// When a proof was last noted that its player did not need; 0 before the first.
+    pub(crate) noted_ns: u64,
+    /// When it last moved to another address; 0 before it has.
+    pub(crate) moved_ns: u64,
     /// When a packet last passed, from either side, that closes the connection; 0 while none has.
     pub(crate) closed_ns: u64,
     /// The link of its server on which it was announced, as that one counts them; 0 for none.
@@ -88,6 +92,8 @@ impl Tenant for Session {
             accepted: Cookie::ZERO,
             proven_ns: 0,
             acknowledged_ns: 0,
+            noted_ns: 0,
+            moved_ns: 0,
             closed_ns: 0,
             announced: 0,
             is_unsure: false,
@@ -163,6 +169,8 @@ ringgate_core::carried!(Session {
     accepted,
     proven_ns as time,
     acknowledged_ns as time,
+    noted_ns as anew,
+    moved_ns as anew,
     closed_ns as time,
     announced as anew,
     is_unsure as anew,

@@ -8,12 +8,13 @@ use crate::arrivals::Origin;
 use crate::front::protocol::Front;
 use crate::front::unreal::datagrams::{count_handled, rules_of};
 use crate::front::unreal::kinds::{UNREAL_GAME, kind_index};
+use crate::front::unreal::opening::ACK_PAUSE_NS;
 use crate::front::unreal::response::Response;
 use crate::front::unreal::session::Session;
 use crate::front::unreal::state::UnrealFront;
 use crate::ids::ListenerId;
 use crate::setup::Duplicates;
-use crate::shared::cookies::Keyring;
+use crate::shared::cookies::{By, Keyring};
 use crate::store::admission::Rate;
 use crate::store::entry::Entry;
 use crate::store::table::Address;
@@ -190,11 +191,20 @@ impl UnrealFront {
     }
 
     /// A proof that was not needed, because its player has a session already: it is noted as used,
-    /// so that it opens nothing later.
+    /// so that it opens nothing later. One in a second: what one player takes of the memory is
+    /// bounded.
     pub(crate) fn note_proof(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, proof: &Proof) {
-        self.sessions.at_mut(index).prove(proof);
-        // It may have been noted before. Where there is no room, no response opens anything.
-        let _ = turn.common.claims.cookies().use_once(&proof.cookie, turn.now.mono_ns);
+        let by = By::Newcomer(self.sessions.address(index).endpoint);
+        let now_ns = turn.now.mono_ns;
+        let session = self.sessions.at_mut(index);
+        session.prove(proof);
+        if now_ns >= session.noted_ns + ACK_PAUSE_NS {
+            // It may have been noted before. Where there is no room, no response opens anything.
+            let cookies = turn.common.claims.cookies();
+            if cookies.use_once(&proof.cookie, by, now_ns).is_ok() {
+                session.noted_ns = now_ns;
+            }
+        }
     }
 
     fn keyring(&mut self, turn: &Turn<'_>) -> Result<&Keyring, DropReason> {

@@ -12,14 +12,16 @@ const LISTENER: ListenerId = ListenerId(2);
 /// In cookies.
 const CALLED: u16 = 2;
 const HOME: Endpoint = Endpoint::v4([192, 0, 2, 1], 5000);
-const LIMITS: ClaimLimits = ClaimLimits { sessions_max: 4, tokens_max: 3 };
+const LIMITS: ClaimLimits = ClaimLimits { sessions_max: 4, tokens_max: 24 };
+const ELSEWHERE: Endpoint = Endpoint::v4([198, 51, 100, 1], 5000);
+const SOMEBODY: By = By::Newcomer(HOME);
 
 fn secrets(n: u8) -> [CookieSecret; 2] {
     [n, n + 100].map(|byte| CookieSecret::from_bytes([byte; 64]))
 }
 
 fn started() -> Cookies {
-    let cookies = Cookies::new();
+    let cookies = Cookies::new(HashKey::new([1, 2]));
     assert!(cookies.is_due(0), "there are no secrets");
     cookies.renew(START, secrets(1), 0, LIMITS);
     assert_eq!(cookies.due_ns(), START + ROTATION_NS);
@@ -35,7 +37,7 @@ fn keyring(cookies: &Cookies) -> Keyring {
 #[test]
 fn a_worker_copies_the_secrets_when_they_have_changed() {
     let mut keyring = None;
-    let cookies = Cookies::new();
+    let cookies = Cookies::new(HashKey::new([1, 2]));
     Keyring::refresh(&mut keyring, &cookies);
     assert!(keyring.is_none());
     cookies.renew(START, secrets(1), 0, LIMITS);
@@ -117,24 +119,47 @@ fn every_bit_of_a_proof_and_of_its_address_matters() {
 #[test]
 fn a_response_is_used_once_for_as_long_as_it_can_verify() {
     let cookies = started();
-    let cookie = |n| Cookie([n; 20]);
-    assert_eq!(cookies.use_once(&cookie(1), START), Ok(()));
-    assert_eq!(cookies.use_once(&cookie(1), START), Err(DropReason::ResponseReplayed));
+    let use_once = |n, now_ns| cookies.use_once(&Cookie([n; 20]), SOMEBODY, now_ns);
+    assert_eq!(use_once(1, START), Ok(()));
+    assert_eq!(use_once(1, START), Err(DropReason::ResponseReplayed));
     let last = START + COOKIE_LIFETIME_NS_MAX - 1;
-    assert_eq!(cookies.use_once(&cookie(1), last), Err(DropReason::ResponseReplayed));
-    assert_eq!(cookies.use_once(&cookie(1), last + 1), Ok(()), "by now it is too old anyway");
+    assert_eq!(use_once(1, last), Err(DropReason::ResponseReplayed));
+    assert_eq!(use_once(1, last + 1), Ok(()), "by now it is too old anyway");
 }
 
 #[test]
 fn a_full_memory_refuses_new_responses_and_keeps_the_old() {
     let cookies = started();
-    let cookie = |n| Cookie([n; 20]);
-    (0..3).for_each(|n| assert_eq!(cookies.use_once(&cookie(n), START + u64::from(n)), Ok(())));
-    assert_eq!(cookies.use_once(&cookie(9), START + S), Err(DropReason::ResponseHistoryFull));
-    assert_eq!(cookies.use_once(&cookie(0), START + S), Err(DropReason::ResponseReplayed));
-    assert_eq!(cookies.use_once(&cookie(9), START + COOKIE_LIFETIME_NS_MAX), Ok(()));
-    let second = cookies.use_once(&cookie(1), START + COOKIE_LIFETIME_NS_MAX);
+    let use_once = |n, now_ns| cookies.use_once(&Cookie([n; 20]), By::Mover, now_ns);
+    (0..24).for_each(|n| assert_eq!(use_once(n, START + u64::from(n)), Ok(())));
+    assert_eq!(use_once(99, START + S), Err(DropReason::ResponseHistoryFull));
+    assert_eq!(use_once(0, START + S), Err(DropReason::ResponseReplayed));
+    assert_eq!(use_once(99, START + COOKIE_LIFETIME_NS_MAX), Ok(()));
+    let second = use_once(1, START + COOKIE_LIFETIME_NS_MAX);
     assert_eq!(second, Err(DropReason::ResponseReplayed), "only the oldest has gone");
+}
+
+#[test]
+fn a_block_has_its_share_of_the_memory_and_newcomers_leave_room_for_movers() {
+    let cookies = started();
+    let use_once = |n, by, now_ns| cookies.use_once(&Cookie([n; 20]), by, now_ns);
+    let full = Err(DropReason::ResponseHistoryFull);
+    let neighbour = Endpoint::v4([192, 0, 2, 99], 7);
+    (0..3).for_each(|n| assert_eq!(use_once(n, SOMEBODY, START), Ok(())));
+    assert_eq!(use_once(3, By::Newcomer(neighbour), START), full);
+    assert_eq!(use_once(3, By::Newcomer(ELSEWHERE), START), Ok(()));
+    // What is taken back, or has expired, is room again.
+    cookies.take_back_use(&Cookie([2; 20]));
+    assert_eq!(use_once(2, By::Newcomer(neighbour), START + 1), Ok(()));
+    assert_eq!(use_once(9, SOMEBODY, START + COOKIE_LIFETIME_NS_MAX), Ok(()));
+    let now_ns = START + 2 * COOKIE_LIFETIME_NS_MAX;
+    for n in 0..21 {
+        let source = Endpoint::v4([10, n, 0, 1], 1);
+        assert_eq!(use_once(n, By::Newcomer(source), now_ns), Ok(()), "{n}");
+    }
+    assert_eq!(use_once(21, By::Newcomer(ELSEWHERE), now_ns), full);
+    (21..24).for_each(|n| assert_eq!(use_once(n, By::Mover, now_ns), Ok(())));
+    assert_eq!(use_once(24, By::Mover, now_ns), full);
 }
 
 #[test]

@@ -4,7 +4,9 @@ use super::super::drops::OF_UNREAL;
 use super::super::lens::Lens;
 use super::super::rig::{home, newly};
 use super::rig::{Arena, BASE, Player, rules_mut, unreal_setup};
-use crate::setup::Setup;
+use crate::ids::ListenerId;
+use crate::setup::{Limits, Setup};
+use crate::shared::cookies::By;
 use ringgate_batch::Endpoint;
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::cookie::{Cookie, Proof, SecretId, Timestamp};
@@ -170,6 +172,40 @@ fn the_memory_of_responses_is_bounded() {
     assert_eq!(arena.counters().sessions, 0);
 }
 
+/// Each of its connections takes the place of the one before.
+#[test]
+fn one_address_does_not_fill_the_memory_of_responses() {
+    let mut setup = unreal_setup(1);
+    setup.listeners[ListenerId(0)].limits = Limits::NONE;
+    setup.worker_sessions_max = 8;
+    let share = setup.claim_limits().tokens_max / 8;
+    let mut arena = Arena::new(setup, 1);
+    let mut mover = Player::connected(&mut arena, 5);
+    let flood = |arena: &mut Arena, from: Endpoint, client_id: usize| {
+        let mut hostile = Player::new(arena, client_id as u8);
+        hostile.home = from;
+        hostile.step(arena);
+        hostile.step(arena);
+        arena.rig().jump(1);
+    };
+    arena.servers[0].is_deaf = true;
+    (0..=share).for_each(|n| flood(&mut arena, home(1), 1 + n % 2));
+    arena.servers[0].is_deaf = false;
+    assert_eq!(arena.drops(DropReason::ResponseHistoryFull), 1);
+    mover.change_port(&mut arena, 0);
+    mover.home = home(1).with_port(9);
+    mover.restart(&mut arena);
+    assert_eq!(arena.counters().port_switches, 1, "who has a session is followed there");
+    let mut other = Player::new(&arena, 4);
+    (0..2).for_each(|_| other.step(&mut arena));
+    assert!(other.plays(&mut arena), "others come in");
+    // One connection that answers more challenges than it needs.
+    let used = |arena: &mut Arena| arena.rig().host.gate().common.claims.cookies().used_count();
+    let before = used(&mut arena);
+    (0..1000).for_each(|_| flood(&mut arena, other.home, 4));
+    assert!(used(&mut arena) <= before + 3);
+}
+
 #[test]
 fn a_restart_that_is_refused_leaves_its_session_counted_where_it_was() {
     let mut setup = unreal_setup(1);
@@ -195,7 +231,7 @@ fn fill_memory_of_responses(arena: &mut Arena) {
     let is_full = (0..=tokens_max).any(|n| {
         let mut cookie = Cookie([7; 20]);
         cookie.0[..8].copy_from_slice(&n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
-        let used = gate.common.claims.cookies().use_once(&cookie, now_ns);
+        let used = gate.common.claims.cookies().use_once(&cookie, By::Mover, now_ns);
         used == Err(DropReason::ResponseHistoryFull)
     });
     assert!(is_full);

@@ -3,6 +3,7 @@
 
 use super::rig::{Arena, BASE, Player, unreal_setup};
 use crate::counters::Ended;
+use crate::shared::cookies::By;
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::bits::BitReader;
 use ringgate_core::proto::unreal::client::State;
@@ -76,7 +77,7 @@ fn an_address_whose_restart_the_owner_refuses_is_forgotten_again() {
     };
     let now_ns = arena.now_ns();
     let claims = std::sync::Arc::clone(&arena.rig().host.gate().common.claims);
-    assert_eq!(claims.cookies().use_once(&cookie, now_ns), Ok(()));
+    assert_eq!(claims.cookies().use_once(&cookie, By::Mover, now_ns), Ok(()));
     arena.settle();
     assert_eq!(arena.drops(DropReason::ResponseReplayed), 1);
     let before = forwarded(&arena);
