@@ -555,6 +555,11 @@ impl Claims {
         self.sessions[claim.listener].fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// Whether an address has sessions.
+    pub(crate) fn has_player_at(&self, address: &Address) -> bool {
+        lock(&self.inner).sources.of(&address.area()) > 0
+    }
+
     /// Whether a source may have another session. Only a hint: the claim itself decides.
     pub(crate) fn has_room_for(
         &self,

@@ -94,6 +94,8 @@ impl Carried for UnrealFront {
             probed: _,
             has_servers: _,
             next_probe_ns: _,
+            // They are used where a block has had what it may.
+            own: _,
             credits,
             restarts,
             // The same key, with which the gate was made.

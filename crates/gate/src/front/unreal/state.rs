@@ -34,6 +34,9 @@ pub(crate) struct UnrealFront {
     pub(crate) credits: Credits,
     /// Requests to restart a handshake, for each block.
     pub(crate) restarts: Admission,
+    /// For each address that has sessions, once its block has had what it may: requests to restart,
+    /// and handshake packets.
+    pub(crate) own: [Admission; 2],
     /// Keys the hashes of datagrams.
     pub(crate) hash: HashKey,
     pub(crate) random: Random,
@@ -68,6 +71,7 @@ impl UnrealFront {
             next_probe_ns: now_ns,
             credits: Credits::new(sessions_max > 0, key),
             restarts: Admission::new(RESTART_BUCKETS, key, now_ns),
+            own: [(); 2].map(|()| Admission::new(RESTART_BUCKETS, key, now_ns)),
             hash: key,
             random: Random(random),
         }

@@ -116,7 +116,7 @@ impl UnrealFront {
         let Some(identity) = face.identity.filter(speaks) else { return };
         let is_asking = matches!(packet.body, Body::Initial { .. });
         if is_asking
-            && turn.common.admit_request(turn.now, &origin.address).is_ok()
+            && self.admit_request(turn, &origin.address).is_ok()
             && turn.common.claims.cookies().upgrades.admit(turn.now.mono_ns)
         {
             let answer = identity.answer(packet, Body::VersionUpgrade);
@@ -145,7 +145,7 @@ impl UnrealFront {
         let is_newcomer = matches!(packet.body, Body::Initial { is_restart: false });
         let identity = if is_newcomer { face.identity } else { face.last };
         let identity = identity.ok_or(DropReason::RequestBackendDown)?;
-        turn.common.admit_request(turn.now, &origin.address)?;
+        self.admit_request(turn, &origin.address)?;
         let client_id = packet.ids.client();
         let now_ns = turn.now.mono_ns;
         let proof = self.keyring(turn)?.challenge(now_ns, endpoint, client_id, face.called);
@@ -184,7 +184,7 @@ impl UnrealFront {
         packet: &Handshake,
         proof: &Proof,
     ) -> Result<(), DropReason> {
-        turn.common.admit_request(turn.now, &origin.address)?;
+        self.admit_request(turn, &origin.address)?;
         let endpoint = origin.address.endpoint;
         let (client_id, called) = (packet.ids.client(), self.faces[origin.address.listener].called);
         self.keyring(turn)?.verify(turn.now.mono_ns, proof, endpoint, client_id, called)
@@ -213,6 +213,21 @@ impl UnrealFront {
     }
 
     /// Whether the player of an Unreal game who may be at a new port is asked to restart its
+            || self.admit_own(turn, source, (0, rate))
+    }
+
+    /// Whether the source of a handshake packet may ask for one thing more that costs a MAC.
+    fn admit_request(&mut self, turn: &mut Turn<'_>, source: &Address) -> Result<(), DropReason> {
+        let rate = Rate::new(turn.common.limits(source.listener).requests_per_block, 1);
+        let admitted = turn.common.admit_request(turn.now, source);
+        admitted.or_else(|why| self.admit_own(turn, source, (1, rate)).then_some(()).ok_or(why))
+    }
+
+    /// Whether it may because it has sessions here: whoever writes other addresses of its block on
+    /// datagrams uses up nothing of its own.
+    fn admit_own(&mut self, turn: &Turn<'_>, source: &Address, (of, rate): (usize, Rate)) -> bool {
+        turn.common.claims.has_player_at(source)
+            && self.own[of].admit(&source.area(), rate, turn.now.mono_ns)
     /// handshake now.
     fn may_restart(&mut self, turn: &mut Turn<'_>, source: &Address) -> bool {
         let rate = Rate::new(turn.common.limits(source.listener).restarts_per_block, 1);

@@ -6,6 +6,7 @@ use super::rig::{Arena, Player, unreal_setup};
 use crate::counters::Ended;
 use crate::ids::{BackendId, ListenerId};
 use crate::mail::Mail;
+use ringgate_batch::Endpoint;
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::client::State;
 
@@ -213,9 +214,30 @@ fn strangers_are_asked_to_restart_at_a_limited_rate_and_with_no_more_than_they_s
             assert!(answer.len() <= packet.len());
         }
     }
-    assert_eq!(asked, 200, "what one source block may cause in a second");
-    assert_eq!(arena.drops(DropReason::RestartRateLimited), 1000 - 200);
-    assert!(bytes <= 200 * packet.len());
+    assert_eq!(asked, 400, "what a block may cause in a second, and an address with a player");
+    assert_eq!(arena.drops(DropReason::RestartRateLimited), 1000 - 400);
+    assert!(bytes <= 400 * packet.len());
+}
+
+#[test]
+fn strangers_of_its_block_keep_no_player_from_being_followed() {
+    let mut arena = Arena::new(unreal_setup(1), 1);
+    let mut player = Player::connected(&mut arena, 1);
+    let initial = player.sent[0].clone();
+    player.change_port(&mut arena, 0);
+    let strange = |port| Endpoint::v4([10, 1, 1, 9], port);
+    let stray = player.game(1).expect("room");
+    (1..=300).for_each(|port| drop(arena.deliver(0, strange(port), &stray)));
+    (1..=3000).for_each(|port| drop(arena.deliver(0, strange(port), &initial)));
+    let why = [DropReason::RestartRateLimited, DropReason::RequestRateLimited];
+    assert_eq!(why.map(|why| arena.drops(why)), [100, 1000]);
+    player.restart(&mut arena);
+    assert_eq!((player.client.state(), arena.counters().port_switches), (State::Connected, 1));
+    assert!(player.plays(&mut arena));
+    let mut late = Player::new(&arena, 2);
+    late.home = strange(9);
+    late.step(&mut arena);
+    assert_eq!(arena.drops(DropReason::RequestRateLimited), 1001, "who has no session waits");
 }
 
 #[test]
