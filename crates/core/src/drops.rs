@@ -233,7 +233,7 @@ crate::named! {
     /// A packet of an unknown source, over the rate at which such sources are asked to restart
     /// their handshake, or smaller than the request would be; or a session that has just moved.
     RestartRateLimited = "restart_rate_limited" =>
-        "an unknown source, and no more of those are asked to begin again now",
+        "no more unknown sources are asked to begin again now, or it has just done so",
 
     // Unreal: game packets
     /// The packet jumps far ahead, and no other one has confirmed yet that so many were lost.
@@ -260,7 +260,8 @@ crate::named! {
     /// The table of half-open sessions is full: a reload has raised its bound beyond what was set
     /// aside at the start.
     HalfOpenFull = "half_open_full" => "no room for another session that is not proven",
-    /// The sources that no echo has proven hold as many of the server's slots as they may.
+    /// The sources that no echo has proven hold as many of the server's slots as they may, or as
+    /// many of the sessions of their address, site or block.
     UnprovenFull = "unproven_full" =>
         "sources that no echo has proven hold all slots that they may",
 

@@ -81,8 +81,8 @@ declare! {
         /// half is 0000 or ffff, as in a number that counts from 0, prove nothing.
         echo: Option<Echo> =
             inline("{ sent = …, heard = … }", &ECHO), optional: { sent = 4, heard = 8 }, Restart;
-        /// Players whom no echo has proven hold at most so many of a hundred slots of a server.
-        /// Without it: 50 with echo, 100 otherwise.
+        /// Players whom no echo has proven hold at most so many of a hundred slots of a server, and
+        /// of what an address, a site or a block may have. Without it: 50 with echo, 100 otherwise.
         unproven_slots: u32 = by_hand(Kind::Integer { min: 0, max: 100 }), optional: 50, Reload;
         /// A source whose session has ended by gap_limit may begin again after so long.
         gap_rest: Duration = duration("0s", "10m"), default: "2s", Reload;

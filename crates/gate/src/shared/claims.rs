@@ -242,7 +242,7 @@ impl Claims {
             sessions: (0..LISTENERS_MAX).map(|_| AtomicU32::new(0)).collect(),
             cookies: Cookies::new(key),
             homes: Homes::new(limits.sessions_max, key),
-            shares: Shares::new(),
+            shares: Shares::new(limits.sessions_max, key),
             whereabouts: None,
             standbys: None,
         }
@@ -479,7 +479,7 @@ impl Claims {
         if sessions.load(Ordering::Relaxed) >= wanted.sessions_max || inner.clients.is_full() {
             return Err(DropReason::ResponseSessionsFull);
         }
-        inner.check_source(listener, &wanted.source, wanted.limits)?;
+        check_source(&inner.sources, listener, &wanted.source, wanted.limits)?;
         let slots = inner.slots.get_mut(backend).ok_or(DropReason::ResponseBackendDown)?;
         let slot = slots.take().ok_or(DropReason::ResponseBackendFull)?;
         let token = *wanted.token_mac.first_chunk().expect("a tag is longer");
@@ -571,7 +571,7 @@ impl Claims {
         if [sessions_per_address, sessions_per_site, sessions_per_block] == [0; 3] {
             return Ok(());
         }
-        lock(&self.inner).check_source(listener, source, limits)
+        check_source(&lock(&self.inner).sources, listener, source, limits)
     }
 
     /// Whether a source may have another session at a backend once one has gone. Only a hint, too.
@@ -588,7 +588,7 @@ impl Claims {
             return Err(DropReason::ResponseBackendFull);
         }
         inner.leave_source(gone.listener, &gone.source);
-        let allowed = inner.check_source(gone.listener, source, limits);
+        let allowed = check_source(&inner.sources, gone.listener, source, limits);
         inner.enter_source(gone.listener, &gone.source);
         allowed
     }
@@ -605,7 +605,7 @@ impl Claims {
         if Area::address(listener, &from) != Area::address(listener, &source) {
             let mut inner = lock(&self.inner);
             inner.leave_source(listener, &from);
-            let allowed = inner.check_source(listener, &source, limits);
+            let allowed = check_source(&inner.sources, listener, &source, limits);
             inner.enter_source(listener, if allowed.is_ok() { &source } else { &from });
             allowed?;
         }
@@ -618,7 +618,7 @@ impl Claims {
         &self.homes
     }
 
-    /// Players of each backend whom nothing has proven: counted without the lock.
+    /// Players whom nothing has proven, under a lock of their own.
     pub(crate) const fn shares(&self) -> &Shares {
         &self.shares
     }
@@ -683,26 +683,27 @@ impl Claims {
     }
 }
 
-impl Inner {
-    fn check_source(
-        &self,
-        listener: ListenerId,
-        source: &Endpoint,
-        limits: &Limits,
-    ) -> Result<(), DropReason> {
-        let is_full = |area, limit| limit > 0 && self.sources.of(&area) >= limit;
-        if is_full(Area::address(listener, source), limits.sessions_per_address) {
-            return Err(DropReason::AddressFull);
-        }
-        if Area::site(listener, source).is_some_and(|it| is_full(it, limits.sessions_per_site)) {
-            return Err(DropReason::SiteFull);
-        }
-        if is_full(Area::block(listener, source), limits.sessions_per_block) {
-            return Err(DropReason::BlockFull);
-        }
-        Ok(())
+/// Whether a source may have one more of what is counted.
+pub(super) fn check_source(
+    sources: &Census,
+    listener: ListenerId,
+    source: &Endpoint,
+    limits: &Limits,
+) -> Result<(), DropReason> {
+    let is_full = |area, limit| limit > 0 && sources.of(&area) >= limit;
+    if is_full(Area::address(listener, source), limits.sessions_per_address) {
+        return Err(DropReason::AddressFull);
     }
+    if Area::site(listener, source).is_some_and(|it| is_full(it, limits.sessions_per_site)) {
+        return Err(DropReason::SiteFull);
+    }
+    if is_full(Area::block(listener, source), limits.sessions_per_block) {
+        return Err(DropReason::BlockFull);
+    }
+    Ok(())
+}
 
+impl Inner {
     fn enter_source(&mut self, listener: ListenerId, source: &Endpoint) {
         Area::all(listener, source).for_each(|area| self.sources.enter(&area));
     }

@@ -1,39 +1,65 @@
-//! How many players of each backend have proven by nothing that they are where they say, over all
-//! workers: they may hold a share of its slots.
+//! How many players of each backend, and of each address, site and block, have proven by nothing
+//! that they are where they say, over all workers: they may hold a share of its slots, and of what
+//! such a source may have.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Mutex;
 
-use crate::ids::{BackendId, IdVec};
+use crate::ids::BackendId;
+use crate::setup::Limits;
+use crate::shared::claims::check_source;
+use crate::store::area::Area;
+use crate::store::census::Census;
+use crate::store::hash::HashKey;
+use crate::store::table::Address;
 use ringgate_core::drops::DropReason;
-use ringgate_core::limits::BACKENDS_MAX;
+use ringgate_core::sync::lock;
 
-pub(crate) struct Shares(IdVec<BackendId, AtomicU32>);
+pub(crate) struct Shares(Mutex<Census>);
 
 impl Shares {
-    pub(crate) fn new() -> Self {
-        Self((0..BACKENDS_MAX).map(|_| AtomicU32::new(0)).collect())
+    /// For so many players.
+    pub(crate) fn new(players_max: usize, key: HashKey) -> Self {
+        Self(Mutex::new(Census::new(AREAS * players_max, key)))
     }
 
-    /// One more, if there are fewer than `max`.
-    pub(crate) fn enter(&self, backend: BackendId, max: u32) -> Result<(), DropReason> {
-        let enter = |count: u32| (count < max).then_some(count + 1);
-        let entered = self.0[backend].fetch_update(Ordering::Relaxed, Ordering::Relaxed, enter);
-        entered.map(drop).map_err(|_| DropReason::UnprovenFull)
+    /// One more, if the backend has fewer than `max`, and its source fewer than the limits say.
+    pub(crate) fn enter(
+        &self,
+        (backend, max): (BackendId, u32),
+        address: &Address,
+        limits: &Limits,
+    ) -> Result<(), DropReason> {
+        let mut census = lock(&self.0);
+        let has_room = check_source(&census, address.listener, &address.endpoint, limits);
+        if has_room.is_err() || census.of(&Area::backend(backend)) >= max {
+            return Err(DropReason::UnprovenFull);
+        }
+        areas(backend, address).for_each(|area| census.enter(&area));
+        Ok(())
     }
 
     /// One more, a player that another process has had.
-    pub(crate) fn resume(&self, backend: BackendId) {
-        self.0[backend].fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn resume(&self, backend: BackendId, address: &Address) {
+        let mut census = lock(&self.0);
+        areas(backend, address).for_each(|area| census.enter(&area));
     }
 
     /// One less.
-    pub(crate) fn leave(&self, backend: BackendId) {
-        self.0[backend].fetch_sub(1, Ordering::Relaxed);
+    pub(crate) fn leave(&self, backend: BackendId, address: &Address) {
+        let mut census = lock(&self.0);
+        areas(backend, address).for_each(|area| census.leave(&area));
     }
 
     /// How many there are.
     #[cfg(test)]
     pub(crate) fn of(&self, backend: BackendId) -> u32 {
-        self.0[backend].load(Ordering::Relaxed)
+        lock(&self.0).of(&Area::backend(backend))
     }
 }
+
+fn areas(backend: BackendId, address: &Address) -> impl Iterator<Item = Area> + use<> {
+    Area::all(address.listener, &address.endpoint).chain([Area::backend(backend)])
+}
+
+/// What a player counts for, at the most.
+const AREAS: usize = 4;

@@ -5,7 +5,7 @@
 //! *site* is an IPv6 /56, which is 256 addresses and what many households are given.
 //! IPv4-mapped IPv6 is IPv4. Each listener counts for itself.
 
-use crate::ids::ListenerId;
+use crate::ids::{BackendId, ListenerId};
 use crate::store::hash::HashKey;
 use ringgate_batch::Endpoint;
 use ringgate_core::limits::LISTENERS_MAX;
@@ -49,6 +49,11 @@ impl Area {
         (!source.is_v4()).then(|| Self::new(high & !0xff, SITE_V6, listener))
     }
 
+    /// A game process, for what is counted of one as of a source.
+    pub(crate) fn backend(backend: BackendId) -> Self {
+        Self::new(backend.0.into(), BACKEND, ListenerId(0))
+    }
+
     /// Everything that a session of a source counts for.
     pub(crate) fn all(
         listener: ListenerId,
@@ -86,6 +91,7 @@ const ADDRESS_V6: u32 = 1;
 const BLOCK_V4: u32 = 2;
 const BLOCK_V6: u32 = 3;
 const SITE_V6: u32 = 4;
+const BACKEND: u32 = 5;
 
 #[cfg(test)]
 mod tests {

@@ -100,12 +100,13 @@ impl Clustering for PlainFront {
             return None;
         }
         let is_proven = proof.is_proven;
-        if !is_proven && Self::enter_unproven(turn.common, rules, claim.backend).is_err() {
+        let enter = || Self::enter_unproven(turn.common, rules, claim.backend, &address);
+        if !is_proven && enter().is_err() {
             // One whose owner has given it away would end.
             if !takeover.is_offered {
                 return None;
             }
-            turn.common.claims.shares().resume(claim.backend);
+            turn.common.claims.shares().resume(claim.backend, &address);
         }
         let mut session = Session {
             stage: Stage::Open { is_proven },
@@ -129,7 +130,7 @@ impl Clustering for PlainFront {
         session.earn(&rules.credit, 0);
         let Ok(index) = self.sessions.insert(address, session, now_ns) else {
             if !is_proven {
-                turn.common.claims.shares().leave(claim.backend);
+                turn.common.claims.shares().leave(claim.backend, &address);
             }
             return None;
         };

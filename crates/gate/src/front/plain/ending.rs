@@ -137,13 +137,14 @@ impl PlainFront {
             turn.report_closed(player, session.announced, reason);
         }
         self.end_clustered(turn.common, index, why);
+        let at = *self.sessions.address(index);
         let session = self.sessions.at_mut(index);
         session.announced = 0;
         let address = session.loopback.take();
         match session.stage {
             Stage::Open { is_proven } => {
                 if !is_proven {
-                    turn.common.claims.shares().leave(session.backend);
+                    turn.common.claims.shares().leave(player.backend, &at);
                 }
                 turn.common.claims.leave(&session.claim);
                 turn.common.counters.sessions_closed[why as usize] += 1;

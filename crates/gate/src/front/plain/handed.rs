@@ -35,14 +35,14 @@ impl Carried for PlainFront {
         guards: Self::Beside,
     ) -> Result<(), Broken> {
         self.put_guards(common, entry, guards);
-        let listener = self.sessions.address(entry).listener;
-        let burst = rules_of(common, listener).map_or(0, |rules| rules.credit.burst);
+        let address = *self.sessions.address(entry);
+        let burst = rules_of(common, address.listener).map_or(0, |rules| rules.credit.burst);
         let session = self.sessions.at_mut(entry);
         let &mut Session { stage, loopback, backend, .. } = session;
         match stage {
             Stage::Open { .. } => {
                 session.credit = burst;
-                common.claims.shares().resume(backend);
+                common.claims.shares().resume(backend, &address);
                 self.open_count += 1;
             }
             Stage::HalfOpen { .. } => self.half_open_count += 1,
@@ -61,7 +61,7 @@ impl Carried for PlainFront {
         match stage {
             Stage::Open { is_proven } => {
                 if !is_proven {
-                    common.claims.shares().leave(backend);
+                    common.claims.shares().leave(backend, self.sessions.address(entry));
                 }
                 self.open_count -= 1;
             }

@@ -168,13 +168,13 @@ impl PlainFront {
         let session = self.sessions.at_mut(index);
         let wanted = session.backend;
         if !is_proven {
-            Self::enter_unproven(turn.common, rules, wanted)?;
+            Self::enter_unproven(turn.common, rules, wanted, &address)?;
         }
         let key = (client_id, address.endpoint.ip_key());
         let is_wanted = |backend| backend == wanted;
         let claimed = turn.common.claim_place(address.listener, key, address.endpoint, is_wanted);
         if claimed.is_err() && !is_proven {
-            turn.common.claims.shares().leave(wanted);
+            turn.common.claims.shares().leave(wanted, &address);
         }
         session.claim = claimed?;
         session.stage = Stage::Open { is_proven };

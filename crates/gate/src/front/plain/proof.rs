@@ -5,9 +5,9 @@ use crate::front::plain::echo::word_at;
 use crate::front::plain::session::{Session, Stage};
 use crate::front::plain::state::{PlainFront, rules_of};
 use crate::ids::BackendId;
-use crate::setup::{Echo, Plain};
+use crate::setup::{Echo, Limits, Plain};
 use crate::store::entry::Entry;
-use crate::store::table::Place;
+use crate::store::table::{Address, Place};
 use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::plain::Guard;
@@ -23,7 +23,8 @@ impl PlainFront {
         let session = self.sessions.at_mut(entry);
         if session.stage == (Stage::Open { is_proven: false }) {
             session.stage = Stage::Open { is_proven: true };
-            common.claims.shares().leave(session.backend);
+            let backend = session.backend;
+            common.claims.shares().leave(backend, self.sessions.address(entry));
         }
     }
 
@@ -34,18 +35,25 @@ impl PlainFront {
         }
     }
 
-    /// Counts an open session among those of a server that are not proven.
+    /// Counts an open session among those of a server, and of its source, that are not proven.
     pub(crate) fn enter_unproven(
         common: &Common,
         rules: &Plain,
         backend: BackendId,
+        address: &Address,
     ) -> Result<(), DropReason> {
-        let slots = u64::from(common.setup.backends[backend].slots);
-        let max = match rules.unproven_percent {
-            100.. => u32::MAX,
-            percent => (slots * u64::from(percent)).div_ceil(100) as u32,
+        let percent = u64::from(rules.unproven_percent);
+        let part = |all: u32| (u64::from(all) * percent).div_ceil(100) as u32;
+        let (slots, all) = (common.setup.backends[backend].slots, common.limits(address.listener));
+        let parts = Limits {
+            sessions_per_address: part(all.sessions_per_address),
+            sessions_per_site: part(all.sessions_per_site),
+            sessions_per_block: part(all.sessions_per_block),
+            ..Limits::NONE
         };
-        common.claims.shares().enter(backend, max)
+        let (max, limits) =
+            if percent < 100 { (part(slots), parts) } else { (u32::MAX, Limits::NONE) };
+        common.claims.shares().enter((backend, max), address, &limits)
     }
 
     /// Writes what is known of a source beside its session.

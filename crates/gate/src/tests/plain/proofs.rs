@@ -2,7 +2,7 @@
 
 use super::super::rig::{Rig, endpoint, home};
 use super::{SERVERS, arrived, numbered, plain_rig, plain_setup_with, unet};
-use crate::ids::BackendId;
+use crate::ids::{BackendId, ListenerId};
 use crate::setup::{Credit, Echo, Plain, Sequence};
 use ringgate_batch::{Endpoint, LocalIp};
 use ringgate_core::drops::DropReason;
@@ -20,7 +20,11 @@ fn proving(rules: &mut Plain) {
 
 /// A source sends a datagram with what may be an echo. Returns where its server knows it.
 fn say(rig: &mut Rig, n: u16, word: [u8; 4]) -> Option<(LocalIp, Endpoint)> {
-    rig.deliver(home(n), &[&[b'p'][..], &word, &[0; 15]].concat());
+    say_from(rig, home(n), word)
+}
+
+fn say_from(rig: &mut Rig, from: Endpoint, word: [u8; 4]) -> Option<(LocalIp, Endpoint)> {
+    rig.deliver(from, &[&[b'p'][..], &word, &[0; 15]].concat());
     let (local, server, _) = arrived(rig).pop()?;
     Some((local, endpoint(SERVERS[server])))
 }
@@ -102,6 +106,37 @@ fn unproven_players_hold_a_share_of_a_servers_slots() {
     assert_eq!(shares(&rig), [2, 2]);
     rig.pass(61_000);
     assert_eq!((rig.counters().sessions, shares(&rig)), (0, [0, 0]));
+}
+
+#[test]
+fn forged_sources_of_an_address_leave_room_for_who_is_there() {
+    let mut setup = plain_setup_with(16, proving);
+    setup.listeners[ListenerId(0)].limits.sessions_per_address = 4;
+    let mut rig = Rig::new(setup);
+    let at = |port| home(1).with_port(port);
+    for port in 1..9 {
+        let there = say_from(&mut rig, at(port), [0; 4]).expect("it goes on at once");
+        answer(&mut rig, there, *b"4711");
+        say_from(&mut rig, at(port), [0; 4]);
+    }
+    assert_eq!((rig.counters().sessions, rig.counters().pending), (2, 6));
+    rig.hand_over();
+    for (port, sessions) in [(9, 3), (10, 4)] {
+        let there = say_from(&mut rig, at(port), [0; 4]).expect("it goes on at once");
+        answer(&mut rig, there, *b"4711");
+        say_from(&mut rig, at(port), *b"4711");
+        assert_eq!(rig.counters().sessions, sessions);
+    }
+    rig.provokes(DropReason::AddressFull, |rig| _ = say_from(rig, at(11), [0; 4]));
+    // Whoever proves its address makes room for another who does not yet.
+    say_from(&mut rig, at(1), *b"4711");
+    rig.pass(61_000);
+    for port in 1..5 {
+        let there = say_from(&mut rig, at(port), [0; 4]).expect("it goes on at once");
+        answer(&mut rig, there, *b"4711");
+        say_from(&mut rig, at(port), [0; 4]);
+    }
+    assert_eq!((rig.counters().sessions, rig.counters().pending), (2, 2));
 }
 
 #[test]

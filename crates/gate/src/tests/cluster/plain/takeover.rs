@@ -9,6 +9,7 @@ use super::{A, B};
 use crate::counters::Ended;
 use crate::ids::{BackendId, ListenerId};
 use crate::setup::{Credit, Echo, Plain, Route, Sequence, Token, TokenPlace};
+use crate::store::table::Address;
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::replay::Policy;
 use ringgate_link::bundle::Hello;
@@ -306,7 +307,7 @@ fn a_session_that_its_owner_gives_away_is_taken_though_a_share_is_full() {
 /// The second gateway has as many players as it may who have proven nothing.
 fn fill_share(stage: &mut Stage) {
     let shares = stage.pair.rig(B).host.gate().common.claims.shares();
-    shares.enter(BackendId(0), 1).expect("the first");
+    shares.resume(BackendId(0), &Address { listener: ListenerId(0), endpoint: home(1) });
     let mut few = stage.pair.rig(B).host.gate().setup().clone();
     few.revision += 1;
     let crate::setup::Protocol::Plain(rules) = &mut few.listeners[ListenerId(0)].protocol else {
