@@ -145,6 +145,9 @@ pub struct Inherited {
     /// How late it was there when one was asked last, in seconds since 1970.
     #[serde(default)]
     pub asked_latest_s: u64,
+    /// What [`bounds`](ringgate_fleet::asking::Used::bounds) questions there.
+    #[serde(default)]
+    pub asked_bounds_s: Option<[u64; 2]>,
     /// Players who have left and of whom the fleet does not know that yet: group and client id.
     #[serde(default)]
     pub left: Vec<(String, u64)>,

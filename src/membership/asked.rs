@@ -195,7 +195,7 @@ impl Asked {
         used.admit(id, question.at, self.clock.unix_s()).map_err(|why| {
             let status = match why {
                 NotNow::Used => USED,
-                NotNow::Clocks(_) => 403,
+                NotNow::Clocks(_) | NotNow::Overtaken(_) => 403,
                 NotNow::Many => 429,
             };
             (status, why.to_string())

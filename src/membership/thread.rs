@@ -208,8 +208,9 @@ impl Member {
             standbys.set_incarnation(Incarnation(number));
         }
         let mut used = Used::default();
-        let latest_s = handed.as_ref().map_or(0, |it| it.asked_latest_s);
-        used.adopt(handed.iter().flat_map(|it| it.asked.clone()), latest_s);
+        if let Some(it) = &handed {
+            used.adopt(it.asked.clone(), it.asked_latest_s, it.asked_bounds_s);
+        }
         let used = Arc::new(Mutex::new(used));
         let part = Part {
             seat: Arc::clone(&seat),
@@ -323,9 +324,9 @@ impl Member {
             (book.handed(), book.owned(), book.joined())
         };
         let instance = self.instance.clone();
-        let (asked, asked_latest_s) = {
+        let (asked, asked_latest_s, asked_bounds_s) = {
             let used = lock(&self.used);
-            (used.handed(), used.latest_s())
+            (used.handed(), used.latest_s(), Some(used.bounds()))
         };
         let left = self.players.iter().flat_map(|players| players.left());
         let left = left.map(|it| (it.group.to_string(), it.client_id)).collect();
@@ -340,6 +341,7 @@ impl Member {
             joined,
             asked,
             asked_latest_s,
+            asked_bounds_s,
             left,
             tokens,
             incarnation,

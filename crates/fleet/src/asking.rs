@@ -239,7 +239,7 @@ fn new_id() -> Result<Name, Error> {
 ///
 /// Time only goes on here: where the host's clock is set back, an old question stays old. By more
 /// than a question lasts, the clock was ahead: then it is believed again, and a question has to be
-/// younger than all that were answered.
+/// younger than all that were answered. All of it goes on in the next process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Used {
     /// Until when each could be believed, in seconds since 1970.
@@ -257,6 +257,8 @@ ringgate_core::told! {
     pub enum NotNow;
     /// It was answered.
     Used = "it was answered before",
+    /// One that was asked so many seconds later was answered, while this gateway's clock was ahead.
+    Overtaken(later_s: u64) = "while its clock was ahead this gateway has answered one that was asked {later_s} s later, and answers none that was asked before that",
     /// The clocks of both sides are so many seconds apart, or the question was kept for so long.
     Clocks(apart_s: u64) = "it was asked {apart_s} s away from this gateway's clock, and {LIFE_S} s is the most: are both clocks right?",
     /// Too many are remembered.
@@ -264,10 +266,16 @@ ringgate_core::told! {
 }
 
 impl Used {
-    /// What a process before has remembered, and how late it was there.
-    pub fn adopt(&mut self, before: impl IntoIterator<Item = (String, u64)>, latest_s: u64) {
-        self.latest_s = self.latest_s.max(latest_s);
-        self.asked_s = self.asked_s.max(latest_s);
+    /// What a process before has remembered, how late it was there, and its
+    /// [bounds](Self::bounds) where it has said them.
+    pub fn adopt(
+        &mut self,
+        before: impl IntoIterator<Item = (String, u64)>,
+        latest_s: u64,
+        bounds: Option<[u64; 2]>,
+    ) {
+        self.latest_s = latest_s;
+        [self.asked_s, self.over_s] = bounds.unwrap_or([latest_s, 0]);
         let before =
             before.into_iter().filter_map(|(id, until_s)| Some((Name::new(&id)?, until_s)));
         self.until.extend(before);
@@ -284,6 +292,12 @@ impl Used {
         self.latest_s.max(self.over_s)
     }
 
+    /// When the youngest of those that were answered was asked, and up to which moment none is
+    /// answered: for the next process.
+    pub const fn bounds(&self) -> [u64; 2] {
+        [self.asked_s, self.over_s]
+    }
+
     /// Whether a question that was asked then is to be answered. It is remembered that it was.
     pub fn admit(&mut self, id: &Name, at_s: u64, now_s: u64) -> Result<(), NotNow> {
         if self.latest_s > now_s.saturating_add(LIFE_S) {
@@ -296,8 +310,11 @@ impl Used {
         if apart_s > LIFE_S {
             return Err(NotNow::Clocks(apart_s));
         }
-        if at_s <= self.over_s || self.until.contains_key(id) {
+        if self.until.contains_key(id) {
             return Err(NotNow::Used);
+        }
+        if at_s <= self.over_s {
+            return Err(NotNow::Overtaken(self.over_s - at_s));
         }
         if self.until.len() >= USED_MAX {
             return Err(NotNow::Many);
@@ -334,6 +351,12 @@ mod tests {
         Name::new(&format!("{number:032x}")).expect("digits")
     }
 
+    fn next_of(used: &Used) -> Used {
+        let mut next = Used::default();
+        next.adopt(used.handed(), used.latest_s(), Some(used.bounds()));
+        next
+    }
+
     #[test]
     fn a_question_is_answered_once_and_while_it_is_young() {
         let mut used = Used::default();
@@ -345,9 +368,9 @@ mod tests {
         for (now_s, why) in [
             (NOW_S + LIFE_S + 1, NotNow::Clocks(LIFE_S + 1)),
             (NOW_S + 1, NotNow::Clocks(LIFE_S + 1)),
-            (NOW_S, NotNow::Used),
+            (NOW_S, NotNow::Overtaken(0)),
             (NOW_S - 3600, NotNow::Clocks(3600)),
-            (NOW_S, NotNow::Used),
+            (NOW_S, NotNow::Overtaken(0)),
         ] {
             assert_eq!(used.admit(&id(1), NOW_S, now_s), Err(why), "{now_s}");
         }
@@ -366,27 +389,33 @@ mod tests {
         assert_eq!(used.admit(&id(1), NOW_S, NOW_S), Ok(()));
         assert_eq!(used.admit(&id(2), NOW_S + 1, NOW_S + day_s), Err(NotNow::Clocks(day_s - 1)));
         assert_eq!(used.admit(&id(3), NOW_S + 2, NOW_S + 2), Ok(()));
-        assert_eq!(used.admit(&id(1), NOW_S, NOW_S + 2), Err(NotNow::Used), "it was forgotten");
-        let mut next = Used::default();
-        next.adopt(used.handed(), used.latest_s());
+        let overtaken = Err(NotNow::Overtaken(0));
+        assert_eq!(used.admit(&id(1), NOW_S, NOW_S + 2), overtaken, "it was forgotten");
+        let mut next = next_of(&used);
         assert_eq!(next.admit(&id(4), NOW_S + 3, NOW_S + 3), Ok(()));
         assert_eq!(next.admit(&id(3), NOW_S + 2, NOW_S + 3), Err(NotNow::Used));
+        assert_eq!(next.admit(&id(1), NOW_S, NOW_S + 3), overtaken, "it stays so");
+        // An upgrade while it was ahead, or before anybody has asked since it is right.
+        assert_eq!(next.admit(&id(5), NOW_S + 4, NOW_S + day_s), Err(NotNow::Clocks(day_s - 4)));
+        let mut last = next_of(&next);
+        assert_eq!(last.admit(&id(4), NOW_S + 3, NOW_S + 5), overtaken);
+        assert_eq!(last.admit(&id(3), NOW_S + 2, NOW_S + 5), Err(NotNow::Overtaken(1)));
+        assert_eq!(last.admit(&id(6), NOW_S + 5, NOW_S + 5), Ok(()));
     }
 
     #[test]
     fn a_successor_remembers_what_was_answered() {
         let mut used = Used::default();
         assert_eq!(used.admit(&id(1), NOW_S, NOW_S), Ok(()));
-        let mut next = Used::default();
-        next.adopt(used.handed(), used.latest_s());
+        let mut next = next_of(&used);
         assert_eq!(next.admit(&id(1), NOW_S, NOW_S + 1), Err(NotNow::Used));
         assert_eq!(next.admit(&id(2), NOW_S, NOW_S + 1), Ok(()));
         // What was forgotten stays too old for the one after that, wherever its clock is.
         let later_s = NOW_S + LIFE_S + 2;
         assert_eq!(next.admit(&id(3), later_s, later_s), Ok(()));
-        let mut last = Used::default();
-        last.adopt(next.handed(), next.latest_s());
-        assert_eq!(last.admit(&id(1), NOW_S, NOW_S), Err(NotNow::Used));
+        let mut last = next_of(&next);
+        let overtaken = NotNow::Overtaken(LIFE_S + 2);
+        assert_eq!(last.admit(&id(1), NOW_S, NOW_S), Err(overtaken));
     }
 
     #[test]
