@@ -21,6 +21,7 @@ use crate::shared::fleet_tokens::FleetTokens;
 pub use plain::{Credit, Echo, Plain, Sequence, Token, TokenPlace, Tokens};
 pub use ringgate_batch::Credentials;
 use ringgate_core::proto::replay::Policy;
+use ringgate_core::proto::unreal::front::Served;
 use ringgate_core::proto::unreal::prefix::Framing;
 use ringgate_core::secret::SharedKey;
 
@@ -261,6 +262,14 @@ pub struct Unreal {
     pub gap_limit: u16,
     /// Silence of a player after which it is given up.
     pub idle_timeout_ns: u64,
+}
+
+impl Unreal {
+    /// Who may connect at all.
+    pub(crate) fn served(&self) -> Served<'_> {
+        let (versions, network_versions) = (self.versions.clone(), &self.network_versions);
+        Served { versions, network_versions: network_versions.as_deref() }
+    }
 }
 
 /// How the copies of a packet that has passed are told.

@@ -7,6 +7,7 @@ use crate::ids::{BackendId, ListenerId};
 use crate::info::ServerInfo;
 use crate::setup::Setup;
 use crate::store::entry::Entry;
+use ringgate_core::proto::unreal::front::Identity;
 use ringgate_core::proto::unreal::prefix::Framing;
 
 impl UnrealFront {
@@ -64,8 +65,8 @@ impl UnrealFront {
         self.show_faces(setup);
     }
 
-    /// Chooses what each listener tells its players: what the first of its servers that answers has
-    /// said.
+    /// Chooses what each listener tells its players: what most of its servers that answer have said,
+    /// of that which it serves. One that went wrong, or was not updated, does not speak for others.
     pub(crate) fn show_faces(&mut self, setup: &Setup) {
         let known = |&backend: &BackendId| {
             let probed = self.probed[backend].as_ref()?;
@@ -73,7 +74,20 @@ impl UnrealFront {
             probed.identity.filter(|_| is_usable).map(|identity| (identity, probed.framing()))
         };
         for (face, listener) in self.faces.iter_mut().zip(&setup.listeners) {
-            let found = listener.backends.iter().find_map(known);
+            let Some(rules) = listener.unreal() else { continue };
+            // What is said, and by how many; session numbers apart. The first of equals is told.
+            let mut said = Vec::<((Identity, Framing), usize)>::new();
+            for new in listener.backends.iter().filter_map(known) {
+                let is_alike = |it: &(Identity, Framing)| (it.0.base, it.1) == (new.0.base, new.1);
+                match said.iter_mut().find(|(it, _)| is_alike(it)) {
+                    Some((_, count)) => *count += 1,
+                    None => said.push((new, 1)),
+                }
+            }
+            let rank = |((identity, framing), count): &((Identity, Framing), usize)| {
+                (rules.served().check(framing, &identity.base).is_ok(), *count)
+            };
+            let found = said.into_iter().rev().max_by_key(rank).map(|(it, _)| it);
             face.identity = found.map(|(identity, _)| identity);
             face.last = face.identity.or(face.last);
             face.framing = found.map_or(face.framing, |(_, framing)| framing);

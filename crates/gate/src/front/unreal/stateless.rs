@@ -23,7 +23,7 @@ use crate::turn::Turn;
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::bits::BitReader;
 use ringgate_core::proto::unreal::cookie::Proof;
-use ringgate_core::proto::unreal::front::{Identity, InSession, Served, Standing, in_session};
+use ringgate_core::proto::unreal::front::{Identity, InSession, Standing, in_session};
 use ringgate_core::proto::unreal::handshake::{Body, Handshake, Kind, TAIL_BYTES_MIN};
 use ringgate_core::proto::unreal::notify::Header;
 use ringgate_core::proto::unreal::prefix::Ids;
@@ -94,11 +94,7 @@ impl UnrealFront {
         packet: &Handshake,
     ) -> Result<(), DropReason> {
         let rules = rules_of(turn.common, listener)?;
-        let served = Served {
-            versions: rules.versions.clone(),
-            network_versions: rules.network_versions.as_deref(),
-        };
-        served.check(&self.framing(listener)?, &packet.base)
+        rules.served().check(&self.framing(listener)?, &packet.base)
     }
 
     /// Tells a client that asks to be let in, in a version or with a build that is not served here,
@@ -213,6 +209,10 @@ impl UnrealFront {
     }
 
     /// Whether the player of an Unreal game who may be at a new port is asked to restart its
+    /// handshake now.
+    fn may_restart(&mut self, turn: &mut Turn<'_>, source: &Address) -> bool {
+        let rate = Rate::new(turn.common.limits(source.listener).restarts_per_block, 1);
+        self.restarts.admit(&source.block(), rate, turn.now.mono_ns)
             || self.admit_own(turn, source, (0, rate))
     }
 
@@ -228,10 +228,6 @@ impl UnrealFront {
     fn admit_own(&mut self, turn: &Turn<'_>, source: &Address, (of, rate): (usize, Rate)) -> bool {
         turn.common.claims.has_player_at(source)
             && self.own[of].admit(&source.area(), rate, turn.now.mono_ns)
-    /// handshake now.
-    fn may_restart(&mut self, turn: &mut Turn<'_>, source: &Address) -> bool {
-        let rate = Rate::new(turn.common.limits(source.listener).restarts_per_block, 1);
-        self.restarts.admit(&source.block(), rate, turn.now.mono_ns)
     }
 
     /// A game packet from an unknown address, perhaps of a player whose port has changed: asks for

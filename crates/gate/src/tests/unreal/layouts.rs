@@ -174,6 +174,32 @@ fn players_are_sent_only_to_servers_that_speak_as_they_do() {
     assert_eq!(players(&arena), [3, 1]);
 }
 
+#[test]
+fn most_of_the_servers_that_answer_speak_for_their_listener() {
+    let short = Base { network_features: 0, ..speaking(3, 3) };
+    let short = (laid_out(Layout::VersionedShort), short);
+    let long = (Framing::default(), BASE);
+    let old = (Framing::default(), Base { network_version: 1, ..BASE });
+    let told = |setup: Setup, servers: &[(Framing, Base)]| {
+        let mut arena = Arena::speaking(setup, 1, servers);
+        arena.pass(1100);
+        let face = arena.rig().host.gate().fronts.unreal.faces[ListenerId(0)];
+        (arena, face.identity.map(|it| (face.framing, it.base)))
+    };
+    let learning = |servers| learning(servers, Layout::Versioned, 3..=4);
+    for odd in [short, old] {
+        let (mut arena, face) = told(learning(3), &[odd, long, long]);
+        assert_eq!(face, Some(long));
+        assert!(connected(&mut arena, long.0, 5, long.1).plays(&mut arena));
+        let (_, face) = told(learning(2), &[odd, long]);
+        assert_eq!(face, Some(odd), "the first of equals");
+    }
+    // Of what the listener serves.
+    let mut setup = learning(3);
+    rules_mut(&mut setup).network_versions = Some(vec![BASE.network_version]);
+    assert_eq!(told(setup, &[old, old, long]).1, Some(long));
+}
+
 /// A question with a tail of another length would be answered by a server of the other base, too.
 #[test]
 fn no_server_refuses_what_it_is_asked_once_it_has_answered() {
