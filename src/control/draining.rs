@@ -157,7 +157,7 @@ impl ControlLoop {
         players
     }
 
-    /// A backend that is back in the config does not drain any more.
+    /// Forgets the deadlines of backends that do not drain any more, or are gone.
     pub(super) fn forget_deadlines(&mut self) {
         let backends = &self.setup.backends;
         self.deadlines.retain(|id, _| backends.get(*id).is_some_and(|it| it.drained));

@@ -375,8 +375,6 @@ fn a_session_whose_gateway_is_gone_goes_on_at_its_standby() {
     });
 }
 
-/// Somebody else has got the player's address, by the look of it, and logs in while the arbiter is
-/// asked.
 #[test]
 fn a_session_goes_on_while_its_backends_registration_is_away() {
     let mut scene = Scene::new();
@@ -391,6 +389,8 @@ fn a_session_goes_on_while_its_backends_registration_is_away() {
     assert_eq!(scene.agent.handed.last(), Some(&b"seven".to_vec()));
 }
 
+/// Somebody else has got the player's address, by the look of it, and logs in while the arbiter is
+/// asked.
 #[test]
 fn who_logs_in_from_the_address_of_a_session_that_goes_on_comes_in_when_that_is_over() {
     let mut scene = Scene::new();
