@@ -72,6 +72,8 @@ pub(crate) struct Links {
     /// Links that are over, while their workers read them.
     leaving: Vec<Local>,
     is_held: bool,
+    /// Bytes of all records that wait.
+    waiting_bytes: usize,
     pub(crate) answers: Vec<Answer>,
     pub(crate) counts: LinkCounts,
     told: ToldNames,
@@ -269,7 +271,7 @@ impl Links {
 
     #[inline]
     fn pass_on(&mut self, place: usize, frame: Frame<'_>) {
-        let Self { places, counts, .. } = self;
+        let Self { places, counts, waiting_bytes, .. } = self;
         let Some(link) = &mut places[place] else { return };
         let fits = match &mut link.state {
             State::Up(local) if frame.may_be_lost() => {
@@ -284,8 +286,13 @@ impl Links {
                 true
             }
             State::Waiting(records) => {
-                let fits = records.len() + frame.bytes().len() <= WAITING_BYTES_MAX;
-                records.extend_from_slice(if fits { frame.bytes() } else { &[] });
+                let len = frame.bytes().len();
+                let fits = records.len() + len <= WAITING_BYTES_MAX
+                    && *waiting_bytes + len <= ALL_WAITING_BYTES_MAX;
+                if fits {
+                    records.extend_from_slice(frame.bytes());
+                    *waiting_bytes += len;
+                }
                 fits
             }
         };
@@ -330,6 +337,10 @@ impl Links {
         let free = self.places.iter().position(Option::is_none);
         let place = match free {
             None if self.places.len() == LINKS_MAX => {
+        if self.waiting_bytes + frame.bytes().len() > ALL_WAITING_BYTES_MAX {
+            self.counts.link_over_full += 1;
+            return self.answers.push(Answer::End(lane, number));
+        }
                 self.counts.link_failed += 1;
                 return self.answers.push(Answer::End(lane, number));
             }
@@ -342,6 +353,7 @@ impl Links {
         let state = State::Waiting(frame.bytes().to_vec());
         let backend = hello.name.to_owned();
         self.latest_serial = self.latest_serial.wrapping_add(1);
+        self.waiting_bytes += frame.bytes().len();
         let serial = self.latest_serial;
         self.places[place] = Some(Link { lane, number, serial, backend, state, is_dirty: false });
         self.by_serial.insert(serial, place);
@@ -374,6 +386,7 @@ impl Links {
                 link.state = State::Up(local);
                 self.note_dirty(place);
             }
+                self.waiting_bytes -= records.len();
             Err(why) => {
                 let lane = link.lane;
                 tracing::warn!(
@@ -395,10 +408,13 @@ impl Links {
         self.by_serial.remove(&link.serial);
         self.latest = None;
         self.beginning.take_if(|beginning| *beginning == place);
-        if let State::Up(mut local) = link.state {
-            local.flush();
-            self.counts.link_gone += local.clear();
-            self.close(local);
+        match link.state {
+            State::Waiting(records) => self.waiting_bytes -= records.len(),
+            State::Up(mut local) => {
+                local.flush();
+                self.counts.link_gone += local.clear();
+                self.close(local);
+            }
         }
     }
 }
@@ -421,3 +437,7 @@ const LINKS_MAX: usize = 8192;
 
 /// What a game process says before it is welcome is its hello.
 const WAITING_BYTES_MAX: usize = 64 * 1024;
+
+/// What all links of a trunk may have waiting: as many hellos as there may be links. A lane of an
+/// agent that went wrong may never come up.
+const ALL_WAITING_BYTES_MAX: usize = 2 << 20;

@@ -13,7 +13,7 @@ impl Links {
     pub(crate) fn write(&self, out: &mut Writer<'_>) {
         // The rest follows from what is written.
         let Self { places, by_number: _, latest: _, up, dirty: _, is_held: _, answers, .. } = self;
-        let Self { leaving, beginning, .. } = self;
+        let Self { leaving, beginning, waiting_bytes: _, .. } = self;
         debug_assert!(leaving.is_empty(), "no worker reads a link any more");
         debug_assert!(beginning.is_none(), "what has begun is with its worker");
         // Workers have given their lanes back, and what they call links is this process's.
@@ -67,6 +67,7 @@ impl Links {
                 State::Up(local)
             } else {
                 let records = Vec::<u8>::read(from)?;
+                links.waiting_bytes += records.len();
                 let fits = records.len() <= WAITING_BYTES_MAX;
                 State::Waiting(fits.then_some(records).ok_or(Broken::Invalid("link"))?)
             };

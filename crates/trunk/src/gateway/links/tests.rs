@@ -103,6 +103,37 @@ fn a_worker_hears_of_a_link_with_all_that_its_agent_arbitrates() {
 }
 
 #[test]
+fn what_waits_for_a_lane_that_never_comes_up_is_bounded() {
+    let mut stage = Stage::new("waiting");
+    let mut buf = vec![0; WAITING_BYTES_MAX];
+    let mut writer = Writer::new(&mut buf);
+    assert!(hello(&mut writer));
+    while arbitrates(&mut writer) {}
+    let bytes = writer.bytes().to_vec();
+    let lane = 1;
+    let mut begin = |number: u16| {
+        for frame in Frames::new(&bytes) {
+            let frame = frame.expect("own");
+            stage.with(|links, making| links.handle_record((lane, number), frame, making));
+        }
+        (stage.links.by_number.len(), stage.links.waiting_bytes)
+    };
+    for number in 0..1000 {
+        let (_, waiting) = begin(number);
+        assert!(waiting <= ALL_WAITING_BYTES_MAX);
+    }
+    let fit = ALL_WAITING_BYTES_MAX / bytes.len();
+    assert!(begin(1000).0 <= fit + 1);
+    assert!(stage.links.counts.link_over_full >= 1000 - fit as u64);
+    stage.with(|links, making| (0..2000).for_each(|it| links.handle_end((lane, it), making)));
+    assert_eq!(stage.links.waiting_bytes, 0);
+    stage.say(1, hello);
+    stage.with(Links::handle_begun);
+    stage.links.flush(&stage.epoll);
+    assert_eq!(stage.first(), Some(vec![None]), "another lane's goes on");
+}
+
+#[test]
 fn an_agent_that_arbitrates_less_has_said_all_when_anything_else_comes() {
     let mut stage = Stage::new("less");
     stage.say(1, hello);
