@@ -21,7 +21,7 @@ use ringgate_fleet::keyspace::{Keyspace, Name, Place};
 use ringgate_fleet::seal::FleetKey;
 use ringgate_fleet::values::question::PIECE_BYTES;
 use ringgate_fleet::values::{Piece, Question};
-use ringgate_process::sparing::OnceASecond;
+use ringgate_os::sparing::OnceASecond;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};

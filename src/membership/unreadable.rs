@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use ringgate_fleet::keyspace::KEY_BYTES_MAX;
-use ringgate_process::sparing::OnceASecond;
+use ringgate_os::sparing::OnceASecond;
 
 /// Keys in etcd that are left out, because they cannot be read. Who may write there needs nothing
 /// else to write as often as it likes: one that is written again is no news, and of many at a time

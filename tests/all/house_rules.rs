@@ -97,7 +97,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("src/hold", ""),
     ("src/hosting", "config core::shown_by fleet gate::Allowed link::announce membership os process::client process::handover::Part trunk::agent"),
     ("src/main", "ringgate"),
-    ("src/membership", "cluster::Incarnation config core fleet gate::Allowed gate::Credentials gate::FleetPlayer gate::FleetPlayers gate::FleetTokens gate::Front gate::Intake gate::PlayerClaimed gate::PlayerNews gate::Prefix gate::SessionId gate::Standbys gate::TokenQuestion gate::Whose link::announce os process::sparing state"),
+    ("src/membership", "cluster::Incarnation config core fleet gate::Allowed gate::Credentials gate::FleetPlayer gate::FleetPlayers gate::FleetTokens gate::Front gate::Intake gate::PlayerClaimed gate::PlayerNews gate::Prefix gate::SessionId gate::Standbys gate::TokenQuestion gate::Whose link::announce os state"),
 ];
 
 /// Packages whose files still import each other in a circle, as those of the daemon itself do, of

@@ -28,6 +28,7 @@ pub mod rights;
 pub mod segments;
 pub mod shared;
 pub mod signals;
+pub mod sparing;
 pub mod stored;
 pub mod usage;
 pub mod utc;

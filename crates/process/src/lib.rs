@@ -13,5 +13,4 @@ pub mod privileges;
 pub mod reloads;
 pub mod role;
 pub mod signals;
-pub mod sparing;
 pub mod systemd;

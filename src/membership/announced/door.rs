@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use ringgate_gate::Credentials;
 use ringgate_link::announce::{ANNOUNCE_BYTES_MAX, Announced, Standing};
-use ringgate_process::sparing::OnceASecond;
+use ringgate_os::sparing::OnceASecond;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::SocketAddr;
 use tokio::net::{UnixListener, UnixStream};

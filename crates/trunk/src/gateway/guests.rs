@@ -9,6 +9,7 @@ use crate::protocol::control::Reason;
 use crate::protocol::tls;
 use crate::socket::{Door, End, Guest, Hello};
 use ringgate_os::notify::{Epoll, Ready};
+use ringgate_os::sparing::OnceASecond;
 
 /// In the set: the door has connections.
 pub(crate) const CONNECTIONS: u64 = 1;
@@ -25,7 +26,7 @@ pub(crate) struct Guests {
     step: u64,
     /// Nobody is let in before this: the kernel had no descriptor left.
     closed_until_ns: u64,
-    told_ns: HashMap<&'static str, u64>,
+    told: HashMap<&'static str, OnceASecond>,
 }
 
 /// A connection that is turned away, or could not be taken.
@@ -50,8 +51,8 @@ impl Guests {
         epoll.add(connections, CONNECTIONS)?;
         epoll.add(datagrams, DATAGRAMS)?;
         let next = (DATAGRAMS / step + 1) * step;
-        let (waiting, told_ns) = (HashMap::new(), HashMap::new());
-        Ok(Self { door, waiting, next, step, closed_until_ns: 0, told_ns })
+        let (waiting, told) = (HashMap::new(), HashMap::new());
+        Ok(Self { door, waiting, next, step, closed_until_ns: 0, told })
     }
 
     /// A number in the set that nothing has had.
@@ -146,12 +147,7 @@ impl Guests {
 
     /// Whether that is to be told: once a second for each reason.
     pub(crate) fn is_told(&mut self, why: &'static str, now_ns: u64) -> bool {
-        let told_ns = self.told_ns.get(why).copied();
-        let is_told = told_ns.is_none_or(|told| now_ns.saturating_sub(told) >= TELL_EVERY_NS);
-        if is_told {
-            self.told_ns.insert(why, now_ns);
-        }
-        is_told
+        self.told.entry(why).or_default().is_told_at(now_ns)
     }
 }
 
@@ -159,5 +155,4 @@ impl Guests {
 const GUESTS_MAX: usize = 64;
 const PROVEN_WITHIN_NS: u64 = 5_000_000_000;
 const CLOSED_NS: u64 = 1_000_000_000;
-const TELL_EVERY_NS: u64 = 1_000_000_000;
 const ACCEPTS_MAX: usize = 16;

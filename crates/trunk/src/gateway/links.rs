@@ -18,6 +18,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::socket::{Bundles, Local, Received, Trunk};
 use crate::worker::WorkerInbox;
@@ -25,7 +26,7 @@ use ringgate_link::bundle::{Frame, Frames, FromArbiter, GoodbyeReason, ToGateway
 use ringgate_os::notify::{Epoll, Ready};
 
 use crate::gateway::shown::LinkCounts;
-use crate::gateway::told::ToldNames;
+use crate::gateway::told::{Told, ToldNames};
 
 /// What links are called in the set: this and their place.
 pub(crate) const TOKEN: u64 = 1 << 32;
@@ -71,12 +72,14 @@ pub(crate) struct Links {
     dirty: Vec<usize>,
     /// Links that are over, while their workers read them.
     leaving: Vec<Local>,
-    is_held: bool,
     /// Bytes of all records that wait.
     waiting_bytes: usize,
+    is_held: bool,
     pub(crate) answers: Vec<Answer>,
     pub(crate) counts: LinkCounts,
-    told: ToldNames,
+    /// What the log was told of the agent, and of this trunk.
+    pub(crate) told: Arc<Told>,
+    told_names: ToldNames,
 }
 
 #[derive(Debug)]
@@ -325,7 +328,7 @@ impl Links {
         if !making.allowed.iter().any(|name| name == hello.name) {
             self.counts.name_refused += 1;
             let backend = hello.name;
-            if self.told.is_news(backend) {
+            if self.told_names.is_news(backend, &self.told.name_refused) {
                 tracing::warn!(
                     event = "agent_backend_refused",
                     backend,
@@ -334,13 +337,13 @@ impl Links {
             }
             return self.answers.push(Answer::Goodbye(lane, number, GoodbyeReason::NameUnknown));
         }
-        let free = self.places.iter().position(Option::is_none);
-        let place = match free {
-            None if self.places.len() == LINKS_MAX => {
         if self.waiting_bytes + frame.bytes().len() > ALL_WAITING_BYTES_MAX {
             self.counts.link_over_full += 1;
             return self.answers.push(Answer::End(lane, number));
         }
+        let free = self.places.iter().position(Option::is_none);
+        let place = match free {
+            None if self.places.len() == LINKS_MAX => {
                 self.counts.link_failed += 1;
                 return self.answers.push(Answer::End(lane, number));
             }
@@ -350,10 +353,10 @@ impl Links {
             }
             Some(place) => place,
         };
+        self.waiting_bytes += frame.bytes().len();
         let state = State::Waiting(frame.bytes().to_vec());
         let backend = hello.name.to_owned();
         self.latest_serial = self.latest_serial.wrapping_add(1);
-        self.waiting_bytes += frame.bytes().len();
         let serial = self.latest_serial;
         self.places[place] = Some(Link { lane, number, serial, backend, state, is_dirty: false });
         self.by_serial.insert(serial, place);
@@ -383,16 +386,18 @@ impl Links {
                 if self.is_held {
                     local.hold(making.epoll, TOKEN + place as u64, true);
                 }
+                self.waiting_bytes -= records.len();
                 link.state = State::Up(local);
                 self.note_dirty(place);
             }
-                self.waiting_bytes -= records.len();
             Err(why) => {
                 let lane = link.lane;
-                tracing::warn!(
-                    event = "agent_link_failed",
-                    "cannot connect to worker {lane}: {why}"
-                );
+                if self.told.link_failed.is_told() {
+                    tracing::warn!(
+                        event = "agent_link_failed",
+                        "cannot connect to worker {lane}: {why}"
+                    );
+                }
                 self.counts.link_failed += 1;
                 let answer = Answer::End(link.lane, link.number);
                 self.remove(place);

@@ -18,6 +18,7 @@ use crate::gateway::settings::Settings;
 use crate::gateway::shown::{
     AgentShown, DoorShown, LinkCounts, REFUSED_AT_DOORS, Shown, TrunkShown, UNPROVEN, add_lanes,
 };
+use crate::gateway::told::Told;
 use crate::socket::rest::Call;
 
 #[derive(Debug)]
@@ -36,6 +37,8 @@ struct State {
     trunks: HashMap<u32, Present>,
     agents: BTreeMap<String, AgentShown>,
     doors: BTreeMap<SocketAddr, DoorShown>,
+    /// What the log was told of each agent.
+    told: HashMap<String, Arc<Told>>,
     is_stopping: bool,
 }
 
@@ -189,6 +192,11 @@ impl Shared {
         );
     }
 
+    /// What the log was told of an agent.
+    pub(crate) fn told(&self, agent: &str) -> Arc<Told> {
+        Arc::clone(self.state().told.entry(agent.to_owned()).or_default())
+    }
+
     /// Has every trunk show how it is.
     pub(crate) fn ask_to_show(&self, roll: &mut Roll) {
         for (number, Present { agent, mailbox }) in &self.state().trunks {
@@ -215,7 +223,7 @@ impl Shared {
 
     /// Writes what was counted, and which numbers were given away.
     pub(crate) fn write(&self, out: &mut Writer<'_>) {
-        let State { latest, agents, doors, trunks: _, is_stopping: _ } = &*self.state();
+        let State { latest, agents, doors, trunks: _, told: _, is_stopping: _ } = &*self.state();
         latest.write(out);
         (agents.len() as u32).write(out);
         for agent in agents.values() {

@@ -46,7 +46,9 @@ pub(crate) fn run(shared: &Arc<Shared>, arrival: Arrival) {
         Ok(site) => {
             hold_point!("gateway-trunk Begin");
             let peer = site.trunk.peer();
-            tracing::info!(event = "agent_up", agent, %peer, "agent {agent} is connected from {peer}");
+            if site.links.told.up.is_told() {
+                tracing::info!(event = "agent_up", agent, %peer, "agent {agent} is connected from {peer}");
+            }
             site.run();
         }
         Err(why) => {
@@ -109,6 +111,8 @@ impl Site {
         let trunk = guest.welcome(welcome, settings, &epoll, now_ns)?;
         let rules = shared.rules();
         let allowed = rules.find(&agent).map(|rule| rule.backends.clone()).unwrap_or_default();
+        let mut links = Links::default();
+        links.told = shared.told(&agent);
         Ok(Self {
             shared,
             agent,
@@ -117,7 +121,7 @@ impl Site {
             mailbox,
             epoll,
             trunk,
-            links: Links::default(),
+            links,
             bundles: Bundles::default(),
             risen: Vec::new(),
             number,
@@ -141,7 +145,9 @@ impl Site {
         let why = trunk.over();
         let text = why.map_or_else(String::new, ToString::to_string);
         let reason = why.map_or("other", |why| why.name());
-        tracing::warn!(event = "agent_down", agent, reason, "agent {agent} is gone: {text}");
+        if self.links.told.down.is_told() {
+            tracing::warn!(event = "agent_down", agent, reason, "agent {agent} is gone: {text}");
+        }
         shared.leave(*number, why);
     }
 

@@ -13,11 +13,11 @@ impl Links {
     pub(crate) fn write(&self, out: &mut Writer<'_>) {
         // The rest follows from what is written.
         let Self { places, by_number: _, latest: _, up, dirty: _, is_held: _, answers, .. } = self;
-        let Self { leaving, beginning, waiting_bytes: _, .. } = self;
+        let Self { leaving, beginning, waiting_bytes: _, told: _, told_names: _, .. } = self;
         debug_assert!(leaving.is_empty(), "no worker reads a link any more");
         debug_assert!(beginning.is_none(), "what has begun is with its worker");
         // Workers have given their lanes back, and what they call links is this process's.
-        let Self { counts: _, lent: _, by_serial: _, latest_serial: _, told: _, .. } = self;
+        let Self { counts: _, lent: _, by_serial: _, latest_serial: _, .. } = self;
         debug_assert!(answers.is_empty(), "what is to be said was said");
         up.write(out);
         (places.iter().flatten().count() as u32).write(out);

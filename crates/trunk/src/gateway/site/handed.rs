@@ -85,7 +85,8 @@ impl Site {
         let settings =
             Settings { rekey: shared.settings.rekey, token: BELL + 1, ..Settings::default() };
         let trunk = Trunk::read(from, &mut fds, Role::Gateway, settings, &epoll)?;
-        let links = Links::read(from, &mut fds, &epoll)?;
+        let mut links = Links::read(from, &mut fds, &epoll)?;
+        links.told = shared.told(&agent);
         let trust = Trust::read(from)?;
         from.end()?;
         let is_of = |number: u32| {
