@@ -119,7 +119,7 @@ pub(crate) fn certificates(folder: &Folder, names: &[(&str, &str)]) -> bool {
         is_made.then(|| first.names().into_iter().map(read).collect())
     });
     for (name, bytes) in files.iter().flatten() {
-        folder.file(name, bytes, if name.ends_with(".key") { 0o600 } else { 0o644 });
+        folder.file(name, bytes, if name.contains(".key") { 0o600 } else { 0o644 });
     }
     files.is_some()
 }

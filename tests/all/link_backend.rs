@@ -643,9 +643,10 @@ fn nothing_is_left_of_a_message_that_has_begun_for_who_leaves_or_is_moved_away()
     for is_moved in [false, true] {
         links[0].send(|writer| {
             assert!(writer.message(&part(session, false, b"half")));
-            assert!(match is_moved {
-                true => writer.moved(session, 5),
-                false => writer.closed(session, CloseReason::PlayerLeft),
+            assert!(if is_moved {
+                writer.moved(session, 5)
+            } else {
+                writer.closed(session, CloseReason::PlayerLeft)
             });
             assert!(writer.message(&part(other, true, b"whole")));
         });

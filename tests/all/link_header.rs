@@ -747,9 +747,10 @@ fn the_header_reads_every_datagram_as_the_codec_does() {
     for is_moved in [false, true] {
         let mut buf = [0; 64];
         let mut writer = Writer::new(&mut buf);
-        assert!(match is_moved {
-            true => writer.moved(session, 5),
-            false => writer.closed(session, CloseReason::PlayerLeft),
+        assert!(if is_moved {
+            writer.moved(session, 5)
+        } else {
+            writer.closed(session, CloseReason::PlayerLeft)
         });
         datagrams.extend(long_message().into_iter().take(2));
         datagrams.push(writer.bytes().to_vec());

@@ -125,7 +125,9 @@ fn what_has_come_is_heard_though_what_it_waits_for_is_behind_a_goodbye() {
         while game.connection.state() == State::Connected {
             game.send_due();
             let come = game.receive();
-            come.into_iter().for_each(|datagram| game.take(datagram));
+            for datagram in come {
+                game.take(datagram);
+            }
         }
         assert_eq!(game.heard, [2, 4]);
     }

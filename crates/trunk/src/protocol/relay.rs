@@ -463,7 +463,9 @@ impl Relay {
         let name = self.name_at(game.place());
         let is_before = |place: &usize| self.is_gone(*place) && self.name_at(*place) == name;
         let before: Vec<_> = (0..self.places.len()).filter(is_before).collect();
-        before.iter().for_each(|place| self.ends.hurry(Game::at(*place)));
+        for place in &before {
+            self.ends.hurry(Game::at(*place));
+        }
         !before.is_empty()
     }
 

@@ -145,7 +145,7 @@ impl Clustered {
     /// further.
     pub(crate) fn opens_with(&mut self, ticket: Option<u64>) -> Option<u64> {
         if self.is_alone {
-            return ticket.or(self.ticket.take());
+            return ticket.or_else(|| self.ticket.take());
         }
         self.ticket = ticket;
         ticket

@@ -183,7 +183,7 @@ impl NetcodeFront {
         let address = *self.sessions.address(index);
         let why_not = turn.why_over(session, address.listener);
         let may_be_anothers = self.may_be_anothers(turn.now.mono_ns, index);
-        let why_not = why_not.or(may_be_anothers.then_some(MoveRefusal::Busy));
+        let why_not = why_not.or_else(|| may_be_anothers.then_some(MoveRefusal::Busy));
         let why_not = why_not.or_else(|| self.say_between(turn, index).err());
         if let Some(why) = why_not {
             return turn.end_offer(session, why);

@@ -80,7 +80,7 @@ impl Plays for Client {
         let mut setup = plain_setup();
         setup.backends[BackendId(0)].slots = 50;
         netcode_rules(&mut setup).delivers = seed % 2 == 1;
-        if seed % 2 == 0 {
+        if seed.is_multiple_of(2) {
             setup.backends.push(bundle_backend("zone", 50));
             netcode_rules(&mut setup).moves = [0, 1].map(BackendId).to_vec();
         }

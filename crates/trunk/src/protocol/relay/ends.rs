@@ -252,15 +252,15 @@ impl Relay {
         let Self { ends: Ends { all, now_ns, full, record, counts, .. }, places, .. } = self;
         let Some(it) = all.get_mut(&session) else { return false };
         it.is_there = true;
-        if !has_room(full, places, it.game) {
-            counts.deferred += 1;
-        } else {
+        if has_room(full, places, it.game) {
             let to = (it.game, session);
             let taken = it.end.handle_packet(*now_ns, packet, |channel, message| {
                 counts.traffic.messages_in += 1;
                 hand(record, to, (channel, message), act);
             });
             counts.late += u64::from(matches!(taken, Err(Refusal::Dropped(_) | Refusal::Closed)));
+        } else {
+            counts.deferred += 1;
         }
         self.ends.touch(session);
         true
