@@ -537,7 +537,19 @@ impl Relay {
         }
         if let Some(session) = here {
             self.clusters.homes.remove(&session);
+            self.have_home_again(session);
             self.let_go(game, act);
+        }
+    }
+
+    /// Another game process here may know a session by the number of one that is over.
+    fn have_home_again(&mut self, session: SessionId) {
+        let OfClusters { arbitration, held, homes, .. } = &mut self.clusters;
+        if let Some(Held { id, tenure, .. }) = held.get(&session)
+            && let Some(home) = arbitration.as_ref().and_then(|it| it.home(*id, *tenure))
+            && (home.worker, home.session) == (self.worker, session)
+        {
+            homes.insert(session, Homed { id: *id, game: home.game });
         }
     }
 

@@ -100,10 +100,13 @@ impl OfClusters {
         held.or_else(|| self.moved.get(&(session, link))).copied()
     }
 
-    /// The gateway has it no more.
+    /// The gateway has it no more. What it has announced under that number on another link is known
+    /// again: that may have been announced first, too.
     pub(super) fn leave(&mut self, link: u16, session: SessionId) {
         if self.moved.remove(&(session, link)).is_none() {
             self.held.remove(&session);
+            let other = self.moved.extract_if(|(it, _), _| *it == session).next();
+            self.held.extend(other.map(|((session, _), held)| (session, held)));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Sessions that go from one gateway to another: two local workers of an agent, one for each
 //! gateway, and a game process that is linked to both and notices nothing.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use ringgate_link::bundle::{ArbiterReply, ClusterClaim, Clustered, FromArbiter, Plays, Standing};
@@ -687,6 +687,80 @@ fn a_player_who_is_moved_between_processes_of_a_lane_may_be_announced_first() {
     let closed = agent.says(0, |it| it.closed(there(), CloseReason::Kicked));
     assert_eq!(closed, ["0 closed 1"]);
     assert_eq!(agent.arbitration.counts(), [1, 0, 0]);
+}
+
+/// Each turn a bundle for each of the two links, in any order, or later where a link is full.
+#[test]
+fn players_who_go_to_and_fro_are_where_their_gateway_has_them_in_every_order() {
+    const PLAYERS: usize = 4;
+    let mut random = 1_u64;
+    for _ in 0..100 {
+        let mut agent = Agent::new();
+        let links = [agent.links[0], agent.has_next(0)];
+        let session = |number: usize| SessionId::new(THERE, 32 + number as u64);
+        let mut roll = |sides: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (random >> 33) % sides
+        };
+        let mut under_way: [Vec<Vec<u8>>; 2] = Default::default();
+        let mut told: [HashSet<SessionId>; 2] = Default::default();
+        let (mut at, mut ids, mut last_id) = ([2; PLAYERS], [[0; 16]; PLAYERS], 0_u8);
+        for turn in 0..40 {
+            let is_free = under_way.each_ref().map(Vec::is_empty);
+            for number in 0..PLAYERS {
+                let (from, to) = (at[number], if turn == 0 { number % 2 } else { 1 - at[number] });
+                // It was offered there before.
+                if !is_free[to] || turn > 0 && roll(3) > 0 {
+                    continue;
+                }
+                last_id += 1;
+                (at[number], ids[number]) = (to, [last_id; 16]);
+                let (session, id, tenure) = (session(number), ids[number], of(1, 11));
+                let (token_until_s, timeout_ms, delivery) = (UNTIL_S, 10_000, None);
+                let it = Clustered { session, id, tenure, token_until_s, timeout_ms, delivery };
+                let user_data = [0; USER_DATA_BYTES];
+                let opened = with_token(session, &user_data);
+                if from < 2 {
+                    under_way[from].push(bundle(|writer| writer.moved(session, 4)));
+                }
+                under_way[to].push(bundle(|writer| writer.clustered(&it)));
+                under_way[to].push(bundle(|writer| writer.opened(&opened)));
+            }
+            let first = roll(2) as usize;
+            for on in [first, 1 - first] {
+                if roll(4) == 0 && turn < 39 {
+                    continue;
+                }
+                for record in under_way[on].drain(..) {
+                    let relay = &mut agent.relays[0];
+                    let mut note = |act: Action<'_>| {
+                        let Action::Deliver(game, frame) = act else { panic!("{act:?}") };
+                        let is_new = match ToGame::decode(frame).expect("readable") {
+                            ToGame::Opened(it) => told[game.place()].insert(it.session),
+                            ToGame::Moved { session, .. } => told[game.place()].remove(&session),
+                            other => panic!("{other:?}"),
+                        };
+                        assert!(is_new, "{game:?} is told once");
+                    };
+                    relay.handle_record(links[on], frame(&record), &mut note).expect("sound");
+                }
+            }
+        }
+        let there = [0, 1].map(|game| at.iter().filter(|at| **at == game).count());
+        assert_eq!(told.each_ref().map(HashSet::len), there);
+        assert_eq!([0, 1].map(|at| agent.relays[0].players_of(Game(at))), there);
+        assert_eq!(agent.arbitration.counts()[0], PLAYERS as u64);
+        // Each of them may go on elsewhere.
+        agent.loses_lane(0);
+        let next = agent.has_next(1);
+        for number in 0..PLAYERS {
+            let (id, tenure, over) = (ids[number], of(2, 12), of(1, 11));
+            let it = ClusterClaim { id, tenure, over, timeout_ms: 10_000, is_offered: false };
+            let link = [agent.links[1], next][at[number]];
+            let claimed = agent.says_on((1, link), |writer| writer.claim(&it));
+            assert_eq!(claimed, ["1 granted 2"]);
+        }
+    }
 }
 
 /// The process that a player has left says nothing of one who is moved, and its gateway is gone.
