@@ -184,9 +184,7 @@ impl Arbitration {
             *taken_over += 1;
             (known.giver, unmoved) = (None, known.take_move());
         }
-        let fenced = before.zip(verdict.fenced);
-        let fenced =
-            fenced.map(|(seat, told)| Fenced { seat, report: Reported::of(&told), unmoved });
+        let fenced = Fenced::of(before, verdict.fenced.as_ref(), unmoved);
         let waits = known.take_parked(parking);
         let opening = match known.home {
             Some(_) => Opening::Known(waits),
@@ -237,9 +235,7 @@ impl Arbitration {
         }
         known.seat.get_or_insert(seat);
         let unmoved = if is_new { known.take_move() } else { None };
-        let fenced = before.zip(verdict.fenced);
-        let fenced =
-            fenced.map(|(seat, told)| Fenced { seat, report: Reported::of(&told), unmoved });
+        let fenced = Fenced::of(before, verdict.fenced.as_ref(), unmoved);
         (report, fenced)
     }
 
@@ -310,8 +306,7 @@ impl Arbitration {
             return (report, None, None);
         };
         let (home, seat) = (known.home, known.seat);
-        let unmoved = None;
-        let fenced = seat.map(|seat| Fenced { seat, report: Reported::of(&told), unmoved });
+        let fenced = Fenced::of(seat, Some(&told), None);
         state.forget(id);
         (report, home, fenced)
     }
@@ -425,10 +420,7 @@ impl Arbitration {
     pub fn ask_move(&self, id: [u8; 16], ticket: u64) -> bool {
         let mut state = lock(&self.0);
         let known = state.known.get_mut(&ClusterId(id)).filter(|known| known.seat.is_some());
-        known.is_some_and(|known| {
-            known.asked.get_or_insert(ticket);
-            true
-        })
+        known.map(|known| known.asked.get_or_insert(ticket)).is_some()
     }
 
     /// A gateway has refused a move.
@@ -615,6 +607,12 @@ impl State {
         let mut known = self.known.remove(&id)?;
         self.parking.lose(&mut known.parked);
         Some(known)
+    }
+}
+
+impl Fenced {
+    fn of(seat: Option<Seat>, told: Option<&Answer>, unmoved: Option<Unmoved>) -> Option<Self> {
+        Some(Self { seat: seat?, report: Reported::of(told?), unmoved })
     }
 }
 

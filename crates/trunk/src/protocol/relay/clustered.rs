@@ -167,8 +167,8 @@ impl Relay {
         arbitration: &Arbitration,
         act: Act<'_>,
     ) {
-        let (worker, turn, session) = (self.worker, self.places[game.place()].turn, it.session);
-        let home = Home { worker, game, turn, session };
+        let (worker, session) = (self.worker, it.session);
+        let home = self.home_at(game, session);
         let (id, Some(tenure)) = (it.id, tenure(it.tenure)) else { return };
         let player = self.clusters.waiting.remove(&session).map(|it| it.player);
         let (mut opening, fenced) = arbitration.announce((it, player), self.name(game), link, home);
@@ -258,9 +258,15 @@ impl Relay {
 
     /// A game process hears that nobody answers the move that it has asked for.
     pub(super) fn refuse_move(&mut self, (home, ticket): Unmoved, act: Act<'_>) {
-        let (mut memory, why) = ([0; 32], MoveRefusal::Busy);
-        let frame = write(&mut memory, |writer| writer.move_refused(home.session, ticket, why));
-        let passed = Passed::ForGame(home.game, home.turn, frame.expect("it is short"));
+        let why = MoveRefusal::Busy;
+        self.say(home, |writer| writer.move_refused(home.session, ticket, why), act);
+    }
+
+    /// Says something short to a game process.
+    fn say(&mut self, home: Home, record: impl FnOnce(&mut Writer<'_>) -> bool, act: Act<'_>) {
+        let mut memory = [0; 32];
+        let frame = write(&mut memory, record).expect("it is short");
+        let passed = Passed::ForGame(home.game, home.turn, frame);
         self.pass(home.worker, passed, &mut |action| act(action));
     }
 
@@ -276,10 +282,7 @@ impl Relay {
         act(Action::Tell(link, report.frame()));
         self.tell_fenced(fenced, act);
         if let Some(home) = home {
-            let mut memory = [0; 32];
-            let frame = write(&mut memory, |writer| writer.closed(home.session, BURIED));
-            let frame = frame.expect("it is short");
-            self.pass(home.worker, Passed::ForGame(home.game, home.turn, frame), act);
+            self.say(home, |writer| writer.closed(home.session, BURIED), act);
         }
     }
 
@@ -291,11 +294,9 @@ impl Relay {
         act: Act<'_>,
     ) {
         let held = self.clusters.held_on(link, session);
-        let Some(home) = held.and_then(|it| arbitration.home(it.id, it.tenure)) else { return };
-        let mut memory = [0; 16];
-        let frame = write(&mut memory, |writer| writer.there(home.session));
-        let frame = frame.expect("it is short");
-        self.pass(home.worker, Passed::ForGame(home.game, home.turn, frame), act);
+        if let Some(home) = held.and_then(|it| arbitration.home(it.id, it.tenure)) {
+            self.say(home, |writer| writer.there(home.session), act);
+        }
     }
 
     fn hand_over(
@@ -561,10 +562,9 @@ impl Relay {
         act: Act<'_>,
     ) -> bool {
         let Some(arbitration) = &self.clusters.arbitration else { return false };
-        let heard = arbitration.take_left(|home| {
-            (home.worker, home.game) == (self.worker, game)
-                && session.is_none_or(|session| home.session == session)
-        });
+        let is_it = |home: &Home| session.is_none_or(|session| home.session == session);
+        let is_here = |home: &Home| (home.worker, home.game) == (self.worker, game);
+        let heard = arbitration.take_left(|home| is_here(home) && is_it(home));
         for (worker, link, there) in &heard {
             let mut memory = [0; 16];
             let frame = write(&mut memory, |writer| writer.confirm(*there));
@@ -695,8 +695,7 @@ impl Relay {
             && let Some((id, arbitration)) = self.clusters.known(session)
             && !arbitration.ask_move(id, *ticket)
         {
-            let (worker, turn) = (self.worker, self.places[game.place()].turn);
-            self.refuse_move((Home { worker, game, turn, session }, *ticket), act);
+            self.refuse_move((self.home_at(game, session), *ticket), act);
             return true;
         }
         match (whereto, record) {
@@ -797,10 +796,12 @@ impl Relay {
     /// A session is over that a game process here knows.
     pub(super) fn close_home(&mut self, session: SessionId, reason: CloseReason, act: Act<'_>) {
         let Some(Homed { game, .. }) = self.clusters.homes.get(&session).copied() else { return };
-        let turn = self.places[game.place()].turn;
-        let mut memory = [0; 32];
-        let frame = write(&mut memory, |writer| writer.closed(session, reason));
-        self.tell_home(game, turn, frame.expect("it is short"), act);
+        self.say(self.home_at(game, session), |writer| writer.closed(session, reason), act);
+    }
+
+    /// A session as a game process here knows it.
+    fn home_at(&self, game: Game, session: SessionId) -> Home {
+        Home { worker: self.worker, game, turn: self.places[game.place()].turn, session }
     }
 }
 
