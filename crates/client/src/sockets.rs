@@ -121,16 +121,17 @@ const OF_WINDOWS: [i32; 2] = [10_040, 10_052];
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::IpAddr;
 
     #[test]
     fn a_socket_that_has_waited_does_not_wait_for_room() {
         let mut sockets = Sockets::default();
         sockets.open_any().expect("a socket");
         let port = sockets.local_addr().expect("it is open").port();
-        let to = match sockets.socket.as_ref().is_some_and(|open| open.is_v4) {
-            true => (Ipv4Addr::LOCALHOST, port).into(),
-            false => (Ipv6Addr::LOCALHOST, port).into(),
-        };
+        let is_v4 = sockets.socket.as_ref().is_some_and(|open| open.is_v4);
+        let ip: IpAddr =
+            if is_v4 { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
+        let to = (ip, port).into();
         for _ in 0..2 {
             assert!(sockets.send(to, b"hi"));
             let waits = sockets.socket.as_ref().map(|open| open.waits);

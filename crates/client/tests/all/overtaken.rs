@@ -125,7 +125,7 @@ fn what_has_come_is_heard_though_what_it_waits_for_is_behind_a_goodbye() {
         while game.connection.state() == State::Connected {
             game.send_due();
             let come = game.receive();
-            for datagram in come {
+            if let Some(datagram) = come {
                 game.take(datagram);
             }
         }
