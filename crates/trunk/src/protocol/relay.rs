@@ -730,8 +730,10 @@ impl Relay {
             }
             ToGame::Moved { session, .. } | ToGame::Closed { session, .. } => {
                 let session = here(session)?;
-                // Its token was for here, though the other process hears it first.
-                taken.hear(session, rolls);
+                if matches!(record, ToGame::Moved { .. }) {
+                    // Its token was for here, though the other process hears it first.
+                    taken.hear(session, rolls);
+                }
                 if taken.leave(session, rolls) {
                     return Ok(());
                 }
