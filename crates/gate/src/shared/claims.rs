@@ -24,7 +24,7 @@ use crate::setup::{ClaimLimits, Limits, Setup};
 use crate::shared::claims::history::{History, NoTerm, SpentToken, TokenMac, TokenName, TokenPast};
 use crate::shared::cookies::Cookies;
 use crate::shared::homes::{Homes, Workers};
-use crate::shared::shares::Shares;
+use crate::shared::shares::{Shares, check_source};
 use crate::shared::standbys::{Standbys, TakeoverRefusal};
 use crate::shared::whereabouts::Whereabouts;
 use crate::store::area::Area;
@@ -681,26 +681,6 @@ impl Claims {
         let (high, low) = source.ip_words();
         self.hashes.hash([high, low, u64::from(source.port()) << 32 | u64::from(source.scope())])
     }
-}
-
-/// Whether a source may have one more of what is counted.
-pub(super) fn check_source(
-    sources: &Census,
-    listener: ListenerId,
-    source: &Endpoint,
-    limits: &Limits,
-) -> Result<(), DropReason> {
-    let is_full = |area, limit| limit > 0 && sources.of(&area) >= limit;
-    if is_full(Area::address(listener, source), limits.sessions_per_address) {
-        return Err(DropReason::AddressFull);
-    }
-    if Area::site(listener, source).is_some_and(|it| is_full(it, limits.sessions_per_site)) {
-        return Err(DropReason::SiteFull);
-    }
-    if is_full(Area::block(listener, source), limits.sessions_per_block) {
-        return Err(DropReason::BlockFull);
-    }
-    Ok(())
 }
 
 impl Inner {

@@ -4,13 +4,13 @@
 
 use std::sync::Mutex;
 
-use crate::ids::BackendId;
+use crate::ids::{BackendId, ListenerId};
 use crate::setup::Limits;
-use crate::shared::claims::check_source;
 use crate::store::area::Area;
 use crate::store::census::Census;
 use crate::store::hash::HashKey;
 use crate::store::table::Address;
+use ringgate_batch::Endpoint;
 use ringgate_core::drops::DropReason;
 use ringgate_core::sync::lock;
 
@@ -59,6 +59,26 @@ impl Shares {
 
 fn areas(backend: BackendId, address: &Address) -> impl Iterator<Item = Area> + use<> {
     Area::all(address.listener, &address.endpoint).chain([Area::backend(backend)])
+}
+
+/// Whether a source may have one more of what is counted.
+pub(crate) fn check_source(
+    sources: &Census,
+    listener: ListenerId,
+    source: &Endpoint,
+    limits: &Limits,
+) -> Result<(), DropReason> {
+    let is_full = |area, limit| limit > 0 && sources.of(&area) >= limit;
+    if is_full(Area::address(listener, source), limits.sessions_per_address) {
+        return Err(DropReason::AddressFull);
+    }
+    if Area::site(listener, source).is_some_and(|it| is_full(it, limits.sessions_per_site)) {
+        return Err(DropReason::SiteFull);
+    }
+    if is_full(Area::block(listener, source), limits.sessions_per_block) {
+        return Err(DropReason::BlockFull);
+    }
+    Ok(())
 }
 
 /// What a player counts for, at the most.

@@ -1,6 +1,6 @@
-//! What the log was told of an agent, which may repeat itself as fast as it can send: each kind once
-//! a second, however many trunks it has one after the other. Of one trunk each name once, and not
-//! more names than a reader looks at.
+//! What the log was told of an agent, which may repeat itself as fast as it can send: each kind
+//! once a second, however many trunks it has one after the other. Of one trunk each name once, and
+//! not more names than a reader looks at.
 
 use ringgate_os::sparing::OnceASecond;
 

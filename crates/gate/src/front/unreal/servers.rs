@@ -65,8 +65,9 @@ impl UnrealFront {
         self.show_faces(setup);
     }
 
-    /// Chooses what each listener tells its players: what most of its servers that answer have said,
-    /// of that which it serves. One that went wrong, or was not updated, does not speak for others.
+    /// Chooses what each listener tells its players: what most of its servers that answer have
+    /// said, of that which it serves. One that went wrong, or was not updated, does not speak for
+    /// others.
     pub(crate) fn show_faces(&mut self, setup: &Setup) {
         let known = |&backend: &BackendId| {
             let probed = self.probed[backend].as_ref()?;
