@@ -14,6 +14,7 @@ mod clustered;
 mod clusters;
 mod delivered;
 mod ends;
+mod renamed;
 mod seconds;
 #[cfg(test)]
 mod tests;
@@ -32,11 +33,11 @@ use ringgate_link::bundle::{
 pub use crate::protocol::games::{GAMES_MAX, Game};
 use crate::protocol::rolls::Rolls;
 pub use clustered::ARBITRATED;
-use clustered::{called, rewritten, session_for};
 use clusters::OfClusters;
 pub use clusters::{Passed, RefusedPackets};
 pub use delivered::DeliveredCounts;
 use delivered::Ends;
+use renamed::{renamed, rewritten, session_for};
 
 /// What is to be done, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -892,14 +893,6 @@ fn payloads(record: &ToGateway<'_>) -> u64 {
         ToGateway::Multicast { sessions, .. } => sessions.len() as u64,
         _ => 0,
     }
-}
-
-/// The record with another session in it.
-#[inline]
-fn renamed<'a>(scratch: &'a mut [u8], said: Frame<'_>, session: SessionId) -> Option<Frame<'a>> {
-    let memory = scratch.get_mut(..said.bytes().len())?;
-    memory.copy_from_slice(said.bytes());
-    called(memory, session)
 }
 
 /// One record, as bytes. `None` where no reader would take it.

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use ringgate_cluster::{Refused, Tenure};
 use ringgate_core::carry::{Broken as Carried, Carry, Reader, Writer as CarryWriter};
 use ringgate_link::bundle::{
-    CloseReason, ClusterClaim, ClusterId, Clustered, Frame, Frames, HEADER_BYTES,
-    MULTICAST_SESSIONS_MAX, Move, MoveRefusal, SessionId, Sessions, ToArbiter, ToGame, ToGateway,
-    Writer,
+    CloseReason, ClusterClaim, ClusterId, Clustered, Frame, MULTICAST_SESSIONS_MAX, Move,
+    MoveRefusal, SessionId, Sessions, ToArbiter, ToGame, ToGateway, Writer,
 };
 
 use super::clusters::{Held, Homed, OfClusters, Passed, RefusedPackets};
+use super::renamed::{called, rewritten, session_for};
 use super::{Act, Action, Broken, Game, Relay, Taken, renumbered, write};
 use crate::protocol::arbitration::{
     Arbitration, Fenced, Home, Opening, Reported, Seat, Unmoved, tenure,
@@ -847,13 +847,6 @@ fn arbitrates_delivery(writer: &mut Writer<'_>) -> bool {
     writer.arbitrates_delivery()
 }
 
-/// The record with another session in it, which is its first field.
-pub(super) fn called(memory: &mut [u8], session: SessionId) -> Option<Frame<'_>> {
-    let place = memory.get_mut(HEADER_BYTES..HEADER_BYTES + 8)?;
-    place.copy_from_slice(&session.as_u64().to_le_bytes());
-    Frames::new(memory).next()?.ok()
-}
-
 /// Whether a record is the last about its session.
 pub(super) const fn is_last(record: &ToGame<'_>) -> bool {
     matches!(record, ToGame::Closed { .. } | ToGame::Moved { .. })
@@ -873,36 +866,5 @@ const fn session_of(record: &ToGame<'_>) -> Option<SessionId> {
         | ToGame::MoveRefused { session, .. }
         | ToGame::Closed { session, .. } => Some(*session),
         _ => None,
-    }
-}
-
-/// The session that a record of a game process is about: its first field.
-pub(super) const fn session_for(record: &ToGateway<'_>) -> Option<SessionId> {
-    match record {
-        ToGateway::Payload { session, .. }
-        | ToGateway::AskQuality { session }
-        | ToGateway::Close { session, .. } => Some(*session),
-        ToGateway::CloseAfter(it) => Some(it.session),
-        ToGateway::Message(part) => Some(part.session),
-        ToGateway::Move(asked) => Some(asked.session),
-        _ => None,
-    }
-}
-
-/// Writes what a game process says, with another session in it.
-pub(super) fn rewritten(
-    writer: &mut Writer<'_>,
-    record: &ToGateway<'_>,
-    session: SessionId,
-) -> bool {
-    use ringgate_link::bundle::{CloseAfter, MessagePart};
-    match *record {
-        ToGateway::Payload { bytes, .. } => writer.payload(session, bytes),
-        ToGateway::AskQuality { .. } => writer.ask_quality(session),
-        ToGateway::Close { reason, .. } => writer.close(session, reason),
-        ToGateway::CloseAfter(it) => writer.close_after(&CloseAfter { session, ..it }),
-        ToGateway::Message(part) => writer.message(&MessagePart { session, ..part }),
-        ToGateway::Move(asked) => writer.move_session(&Move { session, ..asked }),
-        _ => false,
     }
 }
