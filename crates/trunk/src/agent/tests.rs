@@ -602,7 +602,7 @@ fn who_was_closed_after_delivery_outlives_its_process_a_reload_and_an_upgrade() 
     assert!(stays(&rig));
     // What the player still says is handed to nobody, and counted.
     let (mut player, mut packet) = (End::new(&Options::default(), 0), [0; 1200]);
-    assert_eq!(player.send(delivery::Channel::Reliable(0), &[1; 40_000], None), Ok(()));
+    assert_eq!(player.send(delivery::Channel::Reliable(0), &vec![1; 40_000], None), Ok(()));
     assert_eq!(player.send(delivery::Channel::Unreliable(0), b"hi", None), Ok(()));
     for number in 1.. {
         let Some(len) = player.poll_transmit(number * 20_000_000, &mut packet) else { break };

@@ -241,7 +241,7 @@ impl World {
 
     /// The first gateway says the next of five parts of a message of another player.
     fn says_part(&mut self) {
-        let opened = SessionId::from_u64((THERE as u64) << 56 | 99_999).expect("it is not 0");
+        let opened = SessionId::new(THERE, 99_999);
         let left = self.parts_left;
         if left == 0 {
             self.says(0, |writer| writer.opened(&with_token(opened, &[0; USER_DATA_BYTES])));
@@ -799,7 +799,7 @@ fn no_message_comes_between_parts_of_one_that_the_gateway_delivers() {
 fn players_of_messages_that_the_gateway_delivers_are_none_who_wait_for_another_process() {
     for (delivers, stays) in [(true, true), (false, false)] {
         let mut world = talking();
-        let other = SessionId::from_u64((THERE as u64) << 56 | 99_999).expect("it is not 0");
+        let other = SessionId::new(THERE, 99_999);
         let user_data = [0; USER_DATA_BYTES];
         let opened = Opened { delivers, ..with_token(other, &user_data) };
         world.says(0, |writer| writer.opened(&opened));
