@@ -598,6 +598,18 @@ async fn attempt(
     Ok(written.held)
 }
 
+/// Has whoever comes next find at which servers its clients are expected, as long as the service is
+/// registered: no claim holds afterwards. Whether all of it stands.
+pub(crate) async fn claim_all(shared: &Shared, client: &Client) -> bool {
+    let Some(covering) = shared.desk().cover(true, shared.now()) else { return true };
+    let claiming = write_claims(shared, client, covering);
+    let is_claimed = matches!(tokio::time::timeout(CLAIMED_WITHIN, claiming).await, Ok(Ok(_)));
+    if !is_claimed {
+        tracing::warn!(event = "promises_not_claimed", "not all that is promised could be claimed");
+    }
+    is_claimed
+}
+
 /// Writes what is left of the blocks before the service ends: what it has promised, and until when.
 /// Nothing may be promised any more. Whether all of it is there.
 pub(crate) async fn close(shared: &Shared, client: &Client) -> bool {
@@ -608,11 +620,6 @@ pub(crate) async fn close(shared: &Shared, client: &Client) -> bool {
     }
     let closed = shared.desk().book_mut().close(shared.now());
     let (keyspace, owner) = (&shared.options.keyspace, &shared.owner);
-    // Whoever comes next finds at which servers these clients are expected.
-    let covering = shared.desk().cover(true, shared.now());
-    if let Some(covering) = covering {
-        let _ = write_claims(shared, client, covering).await;
-    }
     let mut is_left = true;
     for blocks in closed.chunks(CLOSED_AT_A_TIME) {
         let closing = closing(keyspace, owner, lease, blocks);
@@ -649,6 +656,8 @@ const PAGE_KEYS: i64 = 500;
 const TIDY_MAX: usize = 64;
 /// etcd decides about 128 keys in one transaction; each block has two.
 const CLOSED_AT_A_TIME: usize = 60;
+/// How long the end waits for claims: slots are given back behind them.
+const CLAIMED_WITHIN: Duration = Duration::from_secs(5);
 /// How often claims are tried again that had no answer.
 const CLAIM_FAILURES: u32 = 1;
 /// How often a decision is tried again when another service was faster.

@@ -370,10 +370,11 @@ pub async fn work(
         }
     }
     [keeping, rotating, tidying].iter().for_each(tokio::task::JoinHandle::abort);
-    member.leave().await;
     let ending = async {
+        let is_claimed = fleet::claim_all(&shared, &client).await;
+        member.leave().await;
         let is_left = fleet::close(&shared, &client).await;
-        if let (true, Some(mut journal)) = (is_left, shared.journal()) {
+        if let (true, Some(mut journal)) = (is_claimed && is_left, shared.journal()) {
             journal.end();
         }
         member.end().await;

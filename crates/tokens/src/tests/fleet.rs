@@ -513,9 +513,8 @@ impl Office {
 
     /// The service is told to end, and does.
     pub(super) fn end(mut self, store: &mut Store, now: Now) {
-        if let Some(covering) = self.desk.cover(true, now) {
-            let _ = self.write_claims(store, covering, now);
-        }
+        let covering = self.desk.cover(true, now).expect("a service that ends claims all");
+        let is_claimed = self.write_claims(store, covering, now).is_some();
         store.remove(&Place::Service(self.desk.service().clone()));
         let closed = self.desk.book_mut().close(now);
         let closing = closing(&keyspace(), &self.owner, 1, &closed).expect("sound values");
@@ -524,7 +523,9 @@ impl Office {
             Fate::Lost => drop(store.txn(&closing)),
             Fate::Answered => {
                 drop(store.txn(&closing));
-                self.journal.end();
+                if is_claimed {
+                    self.journal.end();
+                }
             }
         }
     }

@@ -268,30 +268,31 @@ async fn a_service_that_ends_leaves_its_promises_behind_and_its_next_start_takes
     if !is_installed() {
         return;
     }
-    let fleet = Fleet::start(1, 1, 100).await;
-    let blocks = || {
-        let found = fleet.etcd.ctl(&[
-            "get",
-            "--prefix",
-            "/ringgate/test/claim/slots/",
-            "--print-value-only",
-        ]);
+    let fleet = Fleet::start(1, 1, 1000).await;
+    let values = |of: &str| {
+        let place = format!("/ringgate/test/claim/{of}/");
+        let found = fleet.etcd.ctl(&["get", "--prefix", &place, "--print-value-only"]);
         let read = |line: &str| serde_json::from_str::<serde_json::Value>(line).ok();
-        found.lines().filter_map(read).filter(|it| it["slots"].is_u64()).collect::<Vec<_>>()
+        found.lines().filter_map(read).collect::<Vec<_>>()
+    };
+    let blocks = || {
+        let all = values("slots").into_iter();
+        all.filter(|it| it["slots"].is_u64()).collect::<Vec<_>>()
     };
     let office = fleet.service("one").await;
-    assert_eq!(burst(&[office.address()], 70).await.0.values().sum::<u32>(), 70);
+    assert_eq!(burst(&[office.address()], 970).await.0.values().sum::<u32>(), 970);
     office.stop().await;
+    assert_eq!(values("promise").len(), 970, "others find all of them");
     let left = blocks();
     let [block] = &left[..] else { panic!("{left:?}") };
-    assert_eq!((&block["slots"], &block["closed"]), (&70.into(), &true.into()));
+    assert_eq!((&block["slots"], &block["closed"]), (&970.into(), &true.into()));
     let ends = block["promised"].as_array().expect("a list");
-    assert_eq!(ends.iter().filter_map(|it| it[1].as_u64()).sum::<u64>(), 70);
+    assert_eq!(ends.iter().filter_map(|it| it[1].as_u64()).sum::<u64>(), 970);
     let office = fleet.service("one").await;
     let (placed, refused) = burst(&[office.address()], 100).await;
     assert_eq!((placed.get("b0-0"), refused.get("no_slot")), (Some(&30), Some(&70)), "{refused:?}");
     let left = blocks();
-    assert!(left.len() == 1 && left[0]["slots"] == 100, "{left:?}");
+    assert!(left.len() == 1 && left[0]["slots"] == 1000, "{left:?}");
 }
 
 #[tokio::test]
