@@ -127,9 +127,9 @@ impl Claiming {
         elsewhere
     }
 
-    /// Those that stand now.
-    pub(crate) fn standing(&self) -> &[Wanted] {
-        &self.standing
+    /// Those that stand since this was asked last.
+    pub(crate) fn standing(&mut self) -> Vec<Wanted> {
+        std::mem::take(&mut self.standing)
     }
 }
 

@@ -291,11 +291,6 @@ impl Desk {
         Claiming::new(self.owner.clone(), !self.has_company(), wanted.collect())
     }
 
-    /// This stands in etcd now.
-    pub fn note_claims(&mut self, claiming: &Claiming, now: Now) {
-        claiming.standing().iter().for_each(|it| self.book.note_claim(it, now.unix_s));
-    }
-
     /// A place is not on its way to etcd any more: nobody is told of it, if so.
     pub fn end_claiming(&mut self, placed: &Placed, is_told: bool) {
         for (client, _) in &placed.promised.tokens {

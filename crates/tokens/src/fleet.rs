@@ -234,9 +234,11 @@ async fn write_claims(
                 let how = (decided.held, decided.header.revision);
                 elsewhere.extend(claiming.take(how, &decided.found, now.unix_s));
                 lost += u32::from(!decided.held);
+                let standing = claiming.standing();
                 // Under a lease that has ended meanwhile nothing stands any more.
                 if shared.lease.load(Ordering::Relaxed) == lease {
-                    shared.desk().note_claims(&claiming, now);
+                    let mut desk = shared.desk();
+                    standing.iter().for_each(|it| desk.book_mut().note_claim(it, now.unix_s));
                 }
             }
             Err(why) => {

@@ -154,6 +154,23 @@ fn a_service_that_is_alone_claims_nothing_until_another_one_comes() {
 }
 
 #[test]
+fn a_promise_that_ends_while_others_are_claimed_is_over_once() {
+    let mut store = fleet(1, 300);
+    let mut one = Office::open("t1", &mut store);
+    let (speaks, here) = (Speaks::Netcode(None), named("b0"));
+    for client in 0..250 {
+        let (clients, expire_s) = (&[client][..], Some(if client == 0 { 5 } else { 30 }));
+        let request = Request { place: &here, speaks, count: 1, clients, expire_s, elsewhere: &[] };
+        assert!(one.ask_for(&mut store, &request, NOW).is_ok());
+    }
+    let _two = Office::open("t2", &mut store);
+    one.mirror(&store);
+    one.keep_company(&mut store, later(20));
+    assert_eq!(store.promises(), 250);
+    assert_eq!(one.desk.book_mut().take_over_claims(later(20).unix_s).len(), 1);
+}
+
+#[test]
 fn a_service_of_an_earlier_release_is_not_waited_for() {
     let mut store = fleet(3, 8);
     let mut old = Office::open("t1", &mut store);
