@@ -171,7 +171,7 @@ impl Held {
             let mut promise = before.unwrap_or_else(|| Promise::to(*client));
             if promise.is_doubtful {
                 let mut others = std::mem::replace(&mut promise, Promise::to(*client));
-                (others.client, promise.is_renewed) = (None, true);
+                (others.former, promise.is_renewed) = (others.client.take(), true);
                 promise.claim = others.claim.take();
                 self.promise(others);
             }
@@ -187,16 +187,23 @@ impl Held {
 
     /// Nobody hears of these tokens. What their clients had before is theirs again.
     fn retract(&mut self, before: &[Had], tokens: &[(u64, Option<Join>)]) {
-        let over = &mut self.over;
+        let mut gone = Vec::new();
         self.pending.retain_mut(|it| {
             let of = before.iter().find(|(client, _)| it.client == Some(*client));
             let Some((_, untagged_s)) = of else { return true };
             let stays = untagged_s.is_some_and(|until_s| it.retract(tokens, until_s));
             if !stays {
-                over.extend(it.claim.take());
+                gone.push((it.client.filter(|_| untagged_s.is_some()), it.claim.take()));
             }
             stays
         });
+        for (client, claim) in gone {
+            let mut doubtful = self.pending.iter_mut().rev();
+            match doubtful.find(|it| client.is_some() && it.former == client) {
+                Some(it) => (it.client, it.claim) = (it.former.take(), claim),
+                None => self.over.extend(claim),
+            }
+        }
         self.pending.make_contiguous().sort_by_key(|it| it.until_s);
     }
 

@@ -17,6 +17,8 @@ pub(crate) struct Promise {
     pub(crate) until_s: u64,
     /// The client; `None` where there are no tokens, or where an earlier start has promised it.
     pub(crate) client: Option<u64>,
+    /// The client that has another one since this one is doubtful.
+    pub(crate) former: Option<u64>,
     /// There was more than one token: who has come with the first may leave and come again.
     pub(crate) is_renewed: bool,
     /// Somebody has come, perhaps this client: then the slot is that of another one.

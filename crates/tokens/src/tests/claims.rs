@@ -280,6 +280,32 @@ fn the_next_start_knows_whom_a_killed_service_has_promised_what() {
 }
 
 #[test]
+fn a_request_that_nobody_hears_of_leaves_a_doubtful_promise_as_it_was() {
+    let mut store = fleet(3, 8);
+    let rules = Rules { serves_away: false, ..RULES };
+    let mut killed = Office::with_rules("t1", 1, rules, &mut store);
+    assert_eq!(ask(&mut killed, &mut store, (&named("b1"), 7), NOW), Ok(name("b1")));
+    let mut offices = [killed.follow(2, &mut store, NOW), Office::open("t2", &mut store)];
+    meet(&mut offices, &mut store, NOW);
+    let [mut one, mut two] = offices;
+    one.lease(&mut store, &name("b1"), 4, NOW);
+    for fate in [Fate::Late, Fate::Lost] {
+        one.fate = fate;
+        let unheard = ask(&mut one, &mut store, (&named("b1"), 7), later(5));
+        assert_eq!(unheard, Err(Refusal::EtcdAway));
+        one.fate = Fate::Answered;
+        one.keep_company(&mut store, later(5));
+        assert_eq!((store.promises(), one.desk.book().sums()[1]), (1, 1));
+        for office in [&mut one, &mut two] {
+            let refused = Err(Refusal::PromisedElsewhere);
+            assert_eq!(ask(office, &mut store, (&named("b2"), 7), later(5)), refused);
+        }
+    }
+    assert_eq!(ask(&mut one, &mut store, (&anywhere(), 7), later(5)), Ok(name("b1")));
+    assert_eq!(one.desk.book().sums()[1], 2, "and that one is told");
+}
+
+#[test]
 fn what_went_with_a_lease_is_claimed_again() {
     let mut store = fleet(3, 8);
     let [mut one, mut two] = two(&mut store);
