@@ -243,7 +243,7 @@ async fn write_claims(
             }
             Err(why) => {
                 if why.is_lease_gone() {
-                    lose_lease(shared);
+                    lose_lease(shared, lease);
                 }
                 failed += 1;
                 if failed > CLAIM_FAILURES {
@@ -330,26 +330,30 @@ pub(crate) async fn keep_lease(shared: Arc<Shared>, client: Client) {
                 (ttl_ms / 3).min(RENEW_MS_MAX)
             }
             Ok(_) => {
-                lose_lease(&shared);
+                lose_lease(&shared, held);
                 0
             }
             Err(why) => {
                 if why.is_lease_gone() {
-                    lose_lease(&shared);
+                    lose_lease(&shared, held);
                 } else {
                     shared.desk().miss_lease();
                 }
                 waits.next_wait_ms()
             }
         };
-        tokio::time::sleep(Duration::from_millis(wait_ms)).await;
+        let lost = shared.lost.notified();
+        let _ = tokio::time::timeout(Duration::from_millis(wait_ms), lost).await;
     }
 }
 
-fn lose_lease(shared: &Shared) {
-    if shared.lease.swap(0, Ordering::Relaxed) != 0 {
+/// What was asked under this lease shows that it has gone.
+pub(crate) fn lose_lease(shared: &Shared, lease: i64) {
+    let lost = shared.lease.compare_exchange(lease, 0, Ordering::Relaxed, Ordering::Relaxed);
+    if lease != 0 && lost.is_ok() {
         add(&shared.counters.leases_lost, 1);
         shared.desk().lose_lease();
+        shared.lost.notify_one();
     }
 }
 
@@ -459,8 +463,10 @@ pub(crate) async fn tidy(shared: Arc<Shared>, client: Client) {
             Some(backend) => vec![(backend, 1)],
             None => shared.desk().book_mut().idle(now, IDLE_MS, TIDY_MAX),
         };
-        has_more = next.len() == TIDY_MAX;
+        let count = next.len();
         give_up(&shared, &client, next).await;
+        // Without a lease nothing is decided, nor anything waited for.
+        has_more = count == TIDY_MAX && shared.lease.load(Ordering::Relaxed) != 0;
     }
 }
 
@@ -512,11 +518,8 @@ async fn give_up(shared: &Shared, client: &Client, blocks: Vec<(Name, u32)>) {
 pub(crate) async fn decide(shared: &Shared, client: &Client, backend: &Name, wanted: u32) {
     let _mark = Mark { shared, backend };
     for _ in 0..ATTEMPTS {
-        let attempted = attempt(shared, client, backend, wanted).await;
-        if attempted.is_ok() {
-            shared.desk().note_decision();
-        }
-        match attempted {
+        let lease = shared.lease.load(Ordering::Relaxed);
+        match attempt(shared, client, (backend, wanted), lease).await {
             Ok(true) => {
                 add(&shared.counters.decisions, 1);
                 break;
@@ -526,7 +529,7 @@ pub(crate) async fn decide(shared: &Shared, client: &Client, backend: &Name, wan
                 add(&shared.counters.decisions_failed, 1);
                 tracing::debug!("no decision about the slots of {backend}: {why}");
                 match why {
-                    why if why.is_lease_gone() => lose_lease(shared),
+                    why if why.is_lease_gone() => lose_lease(shared, lease),
                     Error::Config(_) => {}
                     _ => shared.desk().miss_decision(backend, shared.now()),
                 }
@@ -556,11 +559,10 @@ impl Drop for Mark<'_> {
 async fn attempt(
     shared: &Shared,
     client: &Client,
-    backend: &Name,
-    wanted: u32,
+    (backend, wanted): (&Name, u32),
+    lease: i64,
 ) -> Result<bool, Error> {
     let (keyspace, owner) = (&shared.options.keyspace, &shared.owner);
-    let lease = shared.lease.load(Ordering::Relaxed);
     if lease == 0 {
         return Err(Error::Config("there is no lease yet".into()));
     }
@@ -582,7 +584,8 @@ async fn attempt(
     };
     // What is written takes them out of the blocks in which they stand.
     shared.keep(&decision.promised(backend).collect::<Vec<_>>());
-    if grounds.is_as_decided(&decision) {
+    // While it is tried whether etcd takes decisions, one is written in any case.
+    if grounds.is_as_decided(&decision) && shared.desk().undecided().is_none() {
         let (now, mut desk) = (shared.now(), shared.desk());
         decision.apply(desk.book_mut().open(backend, now.unix_s), 0);
         return Ok(true);
@@ -590,6 +593,7 @@ async fn attempt(
     let writing = grounds.writing(&decision, keyspace, backend, owner, lease);
     let txn = writing.map_err(|why| Error::Config(why.to_string()))?;
     let written = client.txn(&txn).await?;
+    shared.desk().note_decision();
     // Where the answer is lost, the block in etcd may be larger than what is held, and never
     // smaller: nobody else promises these slots, and the next decision looks again.
     if written.held && shared.lease.load(Ordering::Relaxed) == lease {
@@ -624,11 +628,9 @@ pub(crate) async fn close(shared: &Shared, client: &Client) -> bool {
     let (keyspace, owner) = (&shared.options.keyspace, &shared.owner);
     let mut is_left = true;
     for blocks in closed.chunks(CLOSED_AT_A_TIME) {
-        let closing = closing(keyspace, owner, lease, blocks);
-        let closing = closing.map_err(|why| Error::Config(why.to_string()));
-        let done = match closing {
+        let done = match closing(keyspace, owner, lease, blocks) {
             Ok(txn) => client.txn(&txn).await.map(drop),
-            Err(why) => Err(why),
+            Err(why) => Err(Error::Config(why.to_string())),
         };
         match done {
             Ok(()) => add(&shared.counters.decisions, blocks.len() as u64),

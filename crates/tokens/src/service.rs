@@ -82,6 +82,8 @@ pub struct Shared {
     pub(crate) company: Notify,
     /// A decision about slots has ended.
     pub(crate) leased: Notify,
+    /// The lease of all blocks has gone.
+    pub(crate) lost: Notify,
     pub(crate) is_stopping: AtomicBool,
     /// Hears of doubts that an operator has believed.
     pub(crate) confirm: mpsc::Sender<u64>,
@@ -221,6 +223,7 @@ pub fn open(
         registered: AtomicI64::new(0),
         company: Notify::new(),
         leased: Notify::new(),
+        lost: Notify::new(),
         is_stopping: AtomicBool::new(false),
         confirm,
         glance: Glance::default(),

@@ -8,3 +8,4 @@ mod fleet;
 mod joins;
 mod journal;
 mod slots;
+mod work;

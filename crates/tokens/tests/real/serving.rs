@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use ringgate_core::netcode;
 use ringgate_fleet::etcd::kv::Range;
-use ringgate_fleet::etcd::txn::Put;
+use ringgate_fleet::etcd::txn::{Delete, Put};
+use ringgate_fleet::keyspace::Place;
 use ringgate_tokens::service::Options;
 use tokio::task::JoinSet;
 
 use crate::http::{ask, post};
-use crate::office::{Fleet, Office, PROTOCOL_ID, listener_key, token_of};
+use crate::office::{Fleet, Office, PROTOCOL_ID, keyspace, listener_key, name, token_of};
 use crate::rig::{Etcd, is_installed, until};
 
 /// Asks for so many tokens at once, in turn at each of these services; how many each backend got,
@@ -194,9 +195,8 @@ async fn while_etcd_is_away_tokens_are_made_by_what_is_known() {
     let mut fleet = Fleet::start(1, 2, 50).await;
     let office = fleet.service("one").await;
     fleet.etcd.members[0].kill();
-    let away = "ok; etcd is away: serving by what is known\n";
     let address = office.address();
-    until("it knows that etcd is away", async || office.says(address, away).await).await;
+    until("it knows that etcd is away", async || office.says(address, AWAY).await).await;
     let (placed, refused) = burst(&[address], 120).await;
     assert_eq!(placed.values().sum::<u32>(), 100, "{refused:?}");
     assert_eq!(refused, BTreeMap::from([("no_slot".to_owned(), 20)]));
@@ -213,13 +213,29 @@ async fn while_etcd_has_no_space_tokens_are_made_by_what_is_known() {
     let etcd = Etcd::launch(1, "http", more);
     etcd.answers(&etcd.client()).await;
     let fleet = Fleet::on(etcd, 1, 2, 50).await;
+    fleet.put_backend("gone", 0, 1, 0).await;
     let office = fleet.service("one").await;
     let address = office.address();
     let fill = Put { key: "/fill".into(), value: vec![b'x'; 300_000].into(), lease: 0 };
     let put = async || fleet.client.put(&fill).await;
     until("etcd is full", async || put().await.is_err_and(|why| why.lacks_space())).await;
-    let is_served = async || burst(&[address], 1).await.1.is_empty();
-    until("it counts as away", is_served).await;
+    // The backend at which it is tried whether etcd takes decisions again is not there any more.
+    assert_ne!(
+        post(address, "/v1/tokens", r#"{"backend": "gone", "client_id": 0}"#).await.status,
+        200
+    );
+    let key = keyspace().key(&Place::Backend(name("gone")));
+    fleet.client.delete(&Delete { key, ..Delete::default() }).await.expect("it frees space");
+    let tried = async || {
+        let page = ask(address, "GET", "/metrics", "", "").await.body;
+        let decisions = page.lines().filter(|it| it.starts_with("ringgate_tokens_slot_decisions"));
+        decisions.filter_map(|it| it.rsplit(' ').next()?.parse::<u64>().ok()).sum::<u64>()
+    };
+    let is_away = async || office.says(address, AWAY).await;
+    until("it counts as away", is_away).await;
+    let before = tried().await;
+    until("it was tried again", async || tried().await > before + 1).await;
+    assert!(is_away().await, "nothing was written");
     let (placed, refused) = burst(&[address], 120).await;
     assert_eq!(placed.values().sum::<u32>(), 100, "{refused:?}");
     // There is space again, and slots are leased.
@@ -338,6 +354,8 @@ async fn a_service_is_replaced_while_callers_ask() {
     }
     assert_eq!(unanswered, 0, "of {}", answered.load(Ordering::Relaxed));
 }
+
+const AWAY: &str = "ok; etcd is away: serving by what is known\n";
 
 /// Asks on one connection again and again until it is closed between two requests, as servers may.
 /// `None` if a request was not answered that was the first of its connection, or was begun to be
