@@ -120,13 +120,8 @@ impl Callers {
     }
 
     /// How many there are.
-    pub const fn len(&self) -> usize {
+    pub(crate) const fn len(&self) -> usize {
         self.list.len()
-    }
-
-    /// Whether nobody may ask.
-    pub const fn is_empty(&self) -> bool {
-        self.list.is_empty()
     }
 
     /// Who it is.

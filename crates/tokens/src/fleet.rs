@@ -394,22 +394,20 @@ pub(crate) async fn rotate(shared: Arc<Shared>, client: Client) {
                 (known.minted_with(&listener, now_s), known.over(&listener, &epochs, now_s))
             };
             let next = epochs::next_by_itself(now_s, &epochs, minted, rotation);
-            let made = match next {
-                Some(next) => make_key(&shared, &client, &listener, next).await,
-                None => Ok(()),
+            let done = async {
+                if let Some(next) = next {
+                    make_key(&shared, &client, &listener, next).await?;
+                }
+                forget(&shared, &client, &listener, &over).await
             };
-            let done = match made {
-                Ok(()) => forget(&shared, &client, &listener, &over).await,
-                Err(why) => Err(why),
-            };
-            if let Err(why) = done {
+            if let Err(why) = done.await {
                 tracing::warn!(event = "key_not_rotated", %listener, "no key of {listener} is made: {why}");
             }
         }
     }
 }
 
-async fn make_key(
+pub(crate) async fn make_key(
     shared: &Shared,
     client: &Client,
     listener: &Name,
@@ -418,6 +416,10 @@ async fn make_key(
     let Plan { keyspace, key, .. } = &shared.options;
     let place = keyspace.key(&Place::Key(listener.clone(), number));
     let failed = |why: &dyn std::fmt::Display| Error::Config(why.to_string());
+    let at = String::from_utf8_lossy(&place).into_owned();
+    if let Some((_, why)) = shared.desk().known().all_unreadable().find(|(key, _)| *key == at) {
+        return Err(failed(&format!("{at} cannot be read: {why}")));
+    }
     let own = Key::generate().map_err(|why| failed(&why))?;
     let sealed = key.seal(&place, validity, &own).map_err(|why| failed(&why))?;
     let value = sealed.encode().map_err(|why| failed(&why))?;

@@ -5,10 +5,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ringgate_fleet::clocks::Clocks;
+use ringgate_fleet::epochs::{Epoch, Validity};
 use ringgate_fleet::etcd;
+use ringgate_fleet::keyspace::Place;
 
 use super::fleet::{NOW, RULES, fleet_key, keyspace, name};
-use crate::fleet::{lose_lease, tidy};
+use crate::fleet::{lose_lease, make_key, tidy};
 use crate::service::{Options, Shared, open};
 
 /// A minute after its start.
@@ -72,4 +74,15 @@ async fn a_lease_is_lost_by_what_was_asked_under_it_and_the_next_is_asked_for_at
     lose_lease(&shared, 7);
     assert_eq!(shared.lease.load(Ordering::Relaxed), 0);
     shared.lost.notified().await;
+}
+
+#[tokio::test]
+async fn a_key_is_not_made_where_something_stands_that_cannot_be_read() {
+    let (shared, client) = service();
+    let place = keyspace().key(&Place::Key(name("main"), 8));
+    shared.desk().learn(&place, Some(b"by hand"));
+    let validity = Validity { from: 0, mint_until: 1, accept_until: 2 };
+    let made = make_key(&shared, &client, &name("main"), Epoch { number: 8, validity }).await;
+    let why = made.expect_err("it would not be made").to_string();
+    assert!(why.contains("/key/main/8 cannot be read"), "{why}");
 }
