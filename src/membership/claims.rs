@@ -30,11 +30,10 @@ pub(super) struct Claimer {
     clock: Arc<dyn Clocks>,
     keyspace: Keyspace,
     tokens: Arc<FleetTokens>,
+    /// The starts of this gateway, whatever it was called: this one, and those before it. What
+    /// they have spent is known here, so the rest of what they have claimed is ours.
+    ours: Vec<String>,
     /// What says that a token is ours.
-    own: TokenClaim,
-    /// The starts of this gateway before this one. What they have spent is known here, so the rest
-    /// of what they have claimed is ours.
-    former: Vec<String>,
     value: Bytes,
     /// By the end of the half minute in which tokens expire.
     leases: BTreeMap<u64, i64>,
@@ -49,26 +48,15 @@ impl Claimer {
         (client, clock): (Client, Arc<dyn Clocks>),
         settings: &Settings,
         tokens: Arc<FleetTokens>,
-        former: Vec<String>,
+        mut ours: Vec<String>,
     ) -> Option<Self> {
-        let own =
-            TokenClaim { gateway: settings.name.to_string(), instance: settings.instance.clone() };
         let (keyspace, leases) = (settings.keyspace.clone(), BTreeMap::new());
-        let value = own.encode().ok()?;
+        let (gateway, instance) = (settings.name.to_string(), settings.instance.clone());
+        ours.push(instance.clone());
+        let value = TokenClaim { gateway, instance }.encode().ok()?;
         // The process before may have been about to claim them in another history.
         let (rewritten_at_ms, again) = (None, tokens.claimed());
-        Some(Self {
-            client,
-            clock,
-            keyspace,
-            tokens,
-            own,
-            former,
-            value,
-            leases,
-            rewritten_at_ms,
-            again,
-        })
+        Some(Self { client, clock, keyspace, tokens, ours, value, leases, rewritten_at_ms, again })
     }
 
     /// Goes on until it is dropped. `tell` hears how many were asked about, and had no answer.
@@ -220,15 +208,9 @@ impl Claimer {
     }
 
     fn whose(&self, found: Option<&KeyValue>) -> Whose {
-        let is_ours =
-            |kv: &KeyValue| TokenClaim::decode(&kv.value).is_ok_and(|claim| self.is_own(&claim));
+        let is_own = |it: TokenClaim| self.ours.contains(&it.instance);
+        let is_ours = |kv: &KeyValue| TokenClaim::decode(&kv.value).is_ok_and(is_own);
         if found.is_none_or(is_ours) { Whose::Ours } else { Whose::Others }
-    }
-
-    fn is_own(&self, claim: &TokenClaim) -> bool {
-        let TokenClaim { gateway, instance } = claim;
-        *gateway == self.own.gateway
-            && (*instance == self.own.instance || self.former.contains(instance))
     }
 }
 

@@ -407,21 +407,30 @@ fn an_etcd_in_doubt_gives_no_used_token_away() {
 
 #[test]
 fn a_gateway_that_was_killed_has_its_name_and_its_claims_back_at_once() {
+    is_killed_and_started_as("gate-1");
+}
+
+#[test]
+fn a_gateway_that_was_killed_and_has_another_name_has_its_claims_back_at_once() {
+    is_killed_and_started_as("gate-fra-1");
+}
+
+fn is_killed_and_started_as(next: &str) {
     let Some(fleet) = Fleet::start() else { return };
     fleet.put_key("eu", 1);
     let state = crate::folder::Folder::new();
     let mut text = in_fleet(&fleet, "gate-1");
     writeln!(text.gateway, "state_dir = \"{}\"", state.join("state").display());
     text.bind = format!("\"{}\"", crate::own::own_address()).leak();
-    let start = || {
-        let daemon = Daemon::start(&text);
+    let start = |text: &Text| {
+        let daemon = Daemon::start(text);
         let game = fleet.plays_at(&daemon, "arena");
         wait_for("its registration", || {
             daemon.status()["fleet"]["registered"].as_bool().filter(|it| *it)
         });
         (daemon, game)
     };
-    let (mut daemon, game) = start();
+    let (mut daemon, game) = start(&text);
     let before = fleet.entry("gate-1").expect("it is registered");
     let elsewhere = std::net::SocketAddr::from(([127, 0, 0, 1], 9));
     let token = token(&[daemon.listener, elsewhere], 1, &key(1), 60);
@@ -440,10 +449,12 @@ fn a_gateway_that_was_killed_has_its_name_and_its_claims_back_at_once() {
     daemon.signal("KILL");
     daemon.ended();
     drop((daemon, game));
-    let (_daemon, _game) = start();
-    let after = fleet.entry("gate-1").expect("it is registered");
+    text.backends = text.backends.replace("gate-1", next);
+    let (_daemon, _game) = start(&text);
+    let after = fleet.entry(next).expect("it is registered");
     assert_ne!(after.lease, before.lease);
-    assert_eq!(after.created, before.created, "nobody has seen it go");
+    let is_same = next == "gate-1";
+    assert_eq!(after.created == before.created, is_same, "nobody has seen it go");
     // The client gives its first session up, and asks again.
     let mut player = Player::holding(LOCAL, &token);
     player.connect();
