@@ -44,6 +44,13 @@ fn a_gateway_that_is_emptied_is_not_replaced_meanwhile() {
     among_players(name, Behind::Agent, |mut cluster| {
         let mut players = spread_over(&cluster, &[1, 2, 3]);
         let mut leaving = cluster.lines.remove(0);
+        // Nor by a process of another cluster, in which its number may be another one's.
+        let mut text = cluster.text(1);
+        text.backends = text.backends.replace("prefix = \"/f\"", "prefix = \"/other\"");
+        leaving.daemon.rewrite(&text);
+        let (code, said) = leaving.upgrade();
+        assert!(code == Some(1) && said.contains("fleet.prefix has changed"), "{said}");
+        leaving.daemon.rewrite(&cluster.text(1));
         while_the_agent_is_stopped(&cluster, || {
             empty(&leaving);
             let (code, said) = leaving.upgrade();

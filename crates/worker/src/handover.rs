@@ -29,6 +29,8 @@ pub struct Facts {
     pub leaving: Option<Vec<LeavingRow>>,
     /// Where the sockets for game processes and operators are.
     pub run_dir: PathBuf,
+    /// Where the processes of its cluster are counted, of which it is one.
+    pub cluster: Option<String>,
     /// Whether game processes can connect there.
     pub has_links: bool,
     /// What players may speak that there are tables for, as words of the config. A process of an

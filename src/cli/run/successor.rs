@@ -18,6 +18,7 @@ use super::{
 };
 use crate::config::Config;
 use crate::control::{Control, Inherited, Joining, Settings, State, Trunks};
+use crate::membership::counted_at;
 use ringgate_os::overflows::Overflows;
 use ringgate_os::usage::Usage;
 use ringgate_process::handover::envelope::from_json;
@@ -131,6 +132,11 @@ impl<'a> Successor<'a> {
         // Sockets of operators are where they were, whatever links there are.
         if facts.run_dir != self.config().gateway.run_dir {
             return Err("gateway.run_dir has changed; that needs a restart".to_owned());
+        }
+        // Its number says nothing among the processes of another cluster.
+        let clusters = facts.cluster.as_ref().zip(counted_at(self.config()));
+        if clusters.is_some_and(|(before, now)| *before != now) {
+            return Err("cluster.name or fleet.prefix has changed; that needs a restart".to_owned());
         }
         let mut fds = fds.into_iter();
         let mut next = || fds.next().ok_or(TOO_LITTLE);
