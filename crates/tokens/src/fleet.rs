@@ -329,16 +329,12 @@ pub(crate) async fn keep_lease(shared: Arc<Shared>, client: Client) {
                 shared.desk().set_leased(asked_ms + ttl_ms);
                 (ttl_ms / 3).min(RENEW_MS_MAX)
             }
-            Ok(_) => {
-                lose_lease(&shared, held);
-                0
+            Err(why) if !why.is_lease_gone() => {
+                shared.desk().miss_lease();
+                waits.next_wait_ms()
             }
-            Err(why) => {
-                if why.is_lease_gone() {
-                    lose_lease(&shared, held);
-                } else {
-                    shared.desk().miss_lease();
-                }
+            _ => {
+                lose_lease(&shared, held);
                 waits.next_wait_ms()
             }
         };
