@@ -223,6 +223,8 @@ mod kind {
     pub(super) const ARBITRATES_DELIVERY: u8 = 154;
     /// To agents alone.
     pub(super) const THERE: u8 = 155;
+    /// From agents alone.
+    pub(super) const CROWDED: u8 = 156;
 }
 
 /// What a record's header says beside its kind.

@@ -133,6 +133,11 @@ impl Turn<'_> {
                     link.arbitrates_delivery = true;
                 }
             }
+            Some(FromArbiter::Crowded(is_crowded)) => {
+                if let Some(link) = self.common.links.get_mut(link) {
+                    link.is_crowded = is_crowded;
+                }
+            }
             Some(FromArbiter::Standing(standing)) => {
                 progress.left = progress.left.saturating_sub(STANDING_ANSWERS);
                 players.hear_standing(self, backend, &standing);

@@ -40,6 +40,8 @@ pub(crate) struct Link {
     pub(crate) arbitrates_plain: bool,
     /// So it does of players who get whole messages, which it delivers then.
     pub(crate) arbitrates_delivery: bool,
+    /// The agent that it is has too much waiting for the process to take messages for it.
+    pub(crate) is_crowded: bool,
     /// The process is gone; what it has said in its last moments is still being read.
     pub(crate) hung_up: bool,
     /// Its socket has brought all of that.
@@ -104,6 +106,7 @@ impl Link {
             arbitrates: false,
             arbitrates_plain: false,
             arbitrates_delivery: false,
+            is_crowded: false,
             hung_up: false,
             has_ended: false,
             backlog: Backlog::default(),
@@ -182,6 +185,11 @@ impl Link {
         let mut unsent = self.bundle.as_ref().map_or(Load::NONE, |bundle| bundle.load);
         unsent.messages += load_of(&self.deferred).messages;
         unsent
+    }
+
+    /// Whether messages find room, here and with the agent.
+    pub(crate) fn has_room(&self) -> bool {
+        self.deferred.is_empty() && !self.is_crowded
     }
 
     /// Whether records are waiting for room.
@@ -423,6 +431,8 @@ impl Carry for Link {
             arbitrates: _,
             arbitrates_plain: _,
             arbitrates_delivery: _,
+            // The agent says it again.
+            is_crowded: _,
             hung_up,
             // Told again, unless it is held.
             has_ended: _,

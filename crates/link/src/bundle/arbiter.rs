@@ -122,6 +122,8 @@ pub enum FromArbiter<'a> {
     ArbitratesPlain,
     /// So may those of players who get whole messages: the agent delivers them. Right behind that.
     ArbitratesDelivery,
+    /// Whether so much waits for the link's game process that no message should follow.
+    Crowded(bool),
     /// How it stands with a session.
     Standing(Standing<'a>),
     /// The gateway was told of each session that is not its own any more, up to when it woke. With
@@ -206,6 +208,7 @@ impl<'a> FromArbiter<'a> {
             (0, kind::ARBITRATES) if body.is_empty() => Some(Self::Arbitrates),
             (0, kind::ARBITRATES_PLAIN) if body.is_empty() => Some(Self::ArbitratesPlain),
             (0, kind::ARBITRATES_DELIVERY) if body.is_empty() => Some(Self::ArbitratesDelivery),
+            (0, kind::CROWDED) if body == [0] || body == [1] => Some(Self::Crowded(body == [1])),
             (0, kind::STANDING) => Standing::decode(body).map(Self::Standing),
             (0, kind::SURE) => body.try_into().ok().map(|it| Self::Sure(u64::from_le_bytes(it))),
             _ => None,
@@ -370,6 +373,11 @@ impl Writer<'_> {
         self.record(kind::SURE, 8, |body| body.u64(number))
     }
 
+    /// Writes [`FromArbiter::Crowded`]. `false` where there is no room.
+    pub fn crowded(&mut self, is_crowded: bool) -> bool {
+        self.record(kind::CROWDED, 1, |body| body.bytes(&[is_crowded.into()]))
+    }
+
     fn had(&mut self, kind: u8, id: &ClusterId, tenure: u32) -> bool {
         self.record(kind, CLUSTER_ID_BYTES + 4, |body| {
             body.bytes(id);
@@ -474,7 +482,7 @@ mod tests {
         Frames::new(bytes).next().expect("a record").expect("whole")
     }
 
-    fn all() -> [Vec<u8>; 19] {
+    fn all() -> [Vec<u8>; 20] {
         let clustered = |delivery| Clustered {
             session: session(),
             id: ID,
@@ -508,6 +516,7 @@ mod tests {
             written(|it| it.sure(6)),
             written(arbitrates_plain),
             written(arbitrates_delivery),
+            written(|it| it.crowded(true)),
         ]
     }
 
@@ -522,7 +531,8 @@ mod tests {
         let [numbered, clustered, claim, take, given, over, rest @ ..] = all();
         let [woke, plays, delivered, there, rest @ ..] = rest;
         let [arbitrates, granted, fenced, ended, full, second, rest @ ..] = rest;
-        let [sure, arbitrates_plain, arbitrates_delivery] = rest;
+        let [sure, arbitrates_plain, arbitrates_delivery, crowded] = rest;
+        assert_eq!(crowded, of(156, &[&[1]]));
         let six = [6, 0, 0, 0, 0, 0, 0, 0];
         assert_eq!((woke, sure), (of(143, &[&six]), of(151, &[&six])));
         assert_eq!(numbered, of(137, &[&ours, &[9, 0, 0, 0, 0, 0, 0, 0], b"hi"]));
@@ -567,6 +577,7 @@ mod tests {
                 (_, Some(FromArbiter::Arbitrates)) => written(arbitrates),
                 (_, Some(FromArbiter::ArbitratesPlain)) => written(arbitrates_plain),
                 (_, Some(FromArbiter::ArbitratesDelivery)) => written(arbitrates_delivery),
+                (_, Some(FromArbiter::Crowded(it))) => written(|writer| writer.crowded(it)),
                 (_, Some(FromArbiter::Standing(it))) => written(|writer| writer.standing(&it)),
                 (None, None) => unreachable!(),
             };

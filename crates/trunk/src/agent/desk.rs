@@ -788,10 +788,11 @@ impl Desk {
     }
 
     fn flush(&mut self, now_ns: u64) {
-        let Self { stations, servers, counts, epoll, trunk, .. } = self;
-        for station in stations.iter_mut() {
-            station.flush(epoll);
-        }
+        self.each_station(now_ns, |station, around, wish| {
+            station.flush(around.epoll);
+            station.tell_rooms(around, wish);
+        });
+        let Self { servers, counts, epoll, trunk, .. } = self;
         if let Some(servers) = servers {
             servers.flush(counts);
         }

@@ -597,6 +597,11 @@ impl Station {
         }
     }
 
+    /// Tells the gateway for which processes too much waits.
+    pub(crate) fn tell_rooms(&mut self, around: &mut Around<'_>, wish: Wishes<'_>) {
+        self.relayed(around, wish, Relay::tell_rooms);
+    }
+
     /// There may be room again for what waits.
     fn note_written(&mut self, place: usize) {
         note_written(&mut self.ends, &mut self.written, place);

@@ -580,6 +580,15 @@ fn players_do_not_say_more_at_once_than_there_is_room_for() {
     rig.ahead_ns += 1_000_000_000;
     rig.with(|station, around, wish| station.look_after_ends(around, wish));
     assert_eq!(messages(&rig) - before, 1);
+    // Its gateway hears that too much waits.
+    let full = rig.counts.dropped[Dropped::LinkFull as usize];
+    while rig.counts.dropped[Dropped::LinkFull as usize] == full {
+        rig.say(256, |writer| writer.payload(other, &[1; 1000]));
+    }
+    rig.station.flush(&rig.epoll);
+    rig.take_told();
+    rig.with(|station, around, wish| station.tell_rooms(around, wish));
+    assert!(rig.take_told()[0].starts_with("256 told Unknown"));
 }
 
 /// A game process that closes its player after delivery, and ends.

@@ -102,6 +102,8 @@ struct Taken {
     has_closed: bool,
     /// What the gateway was told of that last, if that is known; at first it takes it to be open.
     told_open: Option<bool>,
+    /// Whether the gateway was told that too much waits, if that is known.
+    told_crowded: Option<bool>,
     /// Who was announced to it, has a slot, and has not left.
     players: HashSet<SessionId>,
     /// Who was not, for want of a slot, until the gateway has ended the session.
@@ -420,6 +422,9 @@ impl Relay {
             | ToGame::Undrained
             | ToGame::TakenOver { .. }
             | ToGame::Unknown(_) => {
+                if let ToGame::TakenOver { .. } = record {
+                    self.forget_told_room(game);
+                }
                 act(Action::Deliver(game, frame));
                 Ok(())
             }
@@ -479,10 +484,15 @@ impl Relay {
             return;
         }
         let Place { turn, taken } = &mut self.places[game.place()];
-        let Some(Taken { hello: Some(said), link, told_open, version, .. }) = taken else { return };
+        let Some(Taken { hello: Some(said), link, told_open, told_crowded, version, .. }) = taken
+        else {
+            return;
+        };
         let number = u16::from_le_bytes([game.0, *turn]);
+        (*link, *told_open, *told_crowded) = (Some(number), Some(true), Some(false));
         // A gateway before may have been of an earlier release.
-        (*link, *told_open, said.version) = (Some(number), Some(true), *version);
+        said.version = *version;
+        self.ends.is_room_told = false;
         let Said { name, pid, version_min, version } = said;
         let hello = Hello {
             version_min: *version_min,

@@ -123,9 +123,9 @@ impl Local {
         self.queue.push_late_frame(frame)
     }
 
-    /// Whether nothing waits that must arrive, and there is room for more.
-    pub fn has_room(&self) -> bool {
-        self.queue.has_room_for(1)
+    /// Whether nothing waits that must arrive, and there is room for more, and for much more.
+    pub fn has_room(&self) -> [bool; 2] {
+        [1, QUEUE_BUNDLES / 2].map(|records| self.queue.has_room_for(records))
     }
 
     /// Sends what waits, as far as the kernel has room.

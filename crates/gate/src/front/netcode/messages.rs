@@ -182,7 +182,7 @@ impl NetcodeFront {
         if !self.announce(turn, index) {
             return Err(DropReason::DeliveryDeferred);
         }
-        let has_room = turn.common.links.get_mut(link).is_some_and(|link| !link.has_deferred());
+        let has_room = turn.common.links.get_mut(link).is_some_and(|link| link.has_room());
         if has_room { Ok(link) } else { Err(DropReason::DeliveryDeferred) }
     }
 

@@ -1,7 +1,7 @@
 //! Every reason for which only a listener that delivers messages refuses something, provoked.
 
 use super::super::drops::OF_DELIVERY;
-use super::player::{Player, playing};
+use super::player::{Player, messages, playing};
 use crate::tests::games::Game;
 use crate::tests::rig::Rig;
 use ringgate_batch::{IoEvent, SendFailure};
@@ -45,4 +45,23 @@ fn every_reason_of_a_listener_that_delivers_is_provoked() {
         rig.provokes(*reason, |rig| provoke(rig, &game, &mut player, session));
     }
     assert!(CASES.iter().map(|(reason, _)| reason).eq(OF_DELIVERY));
+}
+
+/// An agent says so where its own queue for the process is long.
+#[test]
+fn messages_wait_for_the_room_of_an_agents_link() {
+    let (mut rig, game, mut player, session) = playing();
+    game.say(&mut rig, |writer| writer.crowded(true));
+    player.end.send(Channel::Reliable(0), b"x", None).expect("room");
+    let says = |rig: &mut Rig, player: &mut Player| {
+        player.live(rig, 500);
+        messages(&game, rig)
+    };
+    assert!(says(&mut rig, &mut player).is_empty());
+    // What is said to the player leaves.
+    game.send(&mut rig, (session, RELIABLE), b"y", 0);
+    player.live(&mut rig, 50);
+    assert_eq!(player.messages.len(), 1);
+    game.say(&mut rig, |writer| writer.crowded(false));
+    assert_eq!(says(&mut rig, &mut player), [b"x"]);
 }

@@ -20,7 +20,15 @@ impl Carry for Taken {
         let Self { hello, version, link, is_let_in, has_closed, players, .. } = self;
         // An offer goes on, and has its slot again when its player comes, if one is free then.
         // Sources without a slot are not told one by one.
-        let Self { told_open: _, refused: _, silent: _, without_slot: _, offered, .. } = self;
+        let Self {
+            told_open: _,
+            told_crowded: _,
+            refused: _,
+            silent: _,
+            without_slot: _,
+            offered,
+            ..
+        } = self;
         // Who gets messages of those who are there is not told either: they count as who does not.
         let Self { delivered: _, .. } = self;
         // Written with the ends that it is for. Who has gone has ends, and nobody is at its link.

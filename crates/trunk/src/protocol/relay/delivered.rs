@@ -19,6 +19,10 @@ pub(super) struct Ends {
     pub(super) due: BTreeSet<(u64, SessionId)>,
     /// Game processes whose links have no room for what must arrive.
     pub(super) full: HashSet<Game>,
+    /// Those for which so much waits that gateways are to send them no messages.
+    pub(super) crowded: HashSet<Game>,
+    /// Gateways know of all of those.
+    pub(super) is_room_told: bool,
     pub(super) record: Vec<u8>,
     pub(super) packet: Vec<u8>,
     pub(super) counts: DeliveredCounts,

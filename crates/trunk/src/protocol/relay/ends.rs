@@ -24,7 +24,7 @@ use ringgate_link::bundle::{
 use super::clustered::{LOST, Whereto};
 use super::clusters::{Homed, Passed};
 use super::delivered::{Delivered, DeliveredCounts, Ends};
-use super::{Act, Action, Game, Place, Relay, renumbered, write};
+use super::{Act, Action, Game, Place, Relay, Taken, renumbered, write};
 
 impl Delivered {
     /// Takes packets that have waited long enough for others before them, if the game process has
@@ -92,12 +92,40 @@ impl Relay {
         self.has_ends() || self.taken().any(|taken| taken.assembly.is_open())
     }
 
-    /// Whether the link of a game process has room for what must arrive.
-    pub fn set_room(&mut self, game: Game, has_room: bool) {
+    /// Whether the link of a game process has room for what must arrive, and for much of it.
+    pub fn set_room(&mut self, game: Game, [has_room, has_much]: [bool; 2]) {
+        let Ends { full, crowded, is_room_told, .. } = &mut self.ends;
         if has_room {
-            self.ends.full.remove(&game);
+            full.remove(&game);
+            *is_room_told &= !(has_much && crowded.remove(&game));
         } else {
-            self.ends.full.insert(game);
+            full.insert(game);
+            *is_room_told &= !crowded.insert(game);
+        }
+    }
+
+    /// Tells gateways to which game processes they are to send no messages, where they may not
+    /// know. What those say whose messages are delivered there is not taken meanwhile.
+    pub fn tell_rooms(&mut self, act: Act<'_>) {
+        if std::mem::replace(&mut self.ends.is_room_told, true) {
+            return;
+        }
+        for (at, place) in self.places.iter_mut().enumerate() {
+            let Some(Taken { link: Some(link), told_crowded, .. }) = &mut place.taken else {
+                continue;
+            };
+            let is_crowded = self.ends.crowded.contains(&Game::at(at));
+            if told_crowded.replace(is_crowded) != Some(is_crowded) {
+                let frame = write(&mut self.scratch, |writer| writer.crowded(is_crowded));
+                act(Action::Tell(*link, frame.expect("it is short")));
+            }
+        }
+    }
+
+    /// The next process of a gateway does not know of it.
+    pub(super) fn forget_told_room(&mut self, game: Game) {
+        if let Some(taken) = &mut self.places[game.place()].taken {
+            (taken.told_crowded, self.ends.is_room_told) = (None, false);
         }
     }
 
@@ -163,6 +191,7 @@ impl Relay {
     /// The link of a game process is gone, and with it what it had taken.
     pub(super) fn forget_ends(&mut self, game: Game) {
         self.ends.full.remove(&game);
+        self.ends.crowded.remove(&game);
         let of_it = self.ends.all.iter().filter(|(_, it)| it.game == game);
         for session in of_it.map(|(session, _)| *session).collect::<Vec<_>>() {
             self.ends.take(session);
@@ -205,7 +234,7 @@ impl Relay {
         if let Some(taken) = &mut self.places[game.place()].taken {
             (taken.is_gone, taken.has_closed) = (true, true);
         }
-        self.ends.full.remove(&game);
+        self.set_room(game, [true; 2]);
         self.tell_intake(game, act);
         let closed = |it: &mut Writer<'_>, there| it.close(there, CloseReason::GameShutdown);
         for session in left {

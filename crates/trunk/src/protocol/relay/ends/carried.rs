@@ -26,8 +26,8 @@ impl Relay {
     /// Writes them, and what game processes have said half.
     pub fn write_ends(&self, out: &mut Writer<'_>) {
         // What is due is seen anew, and whether there is room.
-        let Ends { now_ns: _, all, touched: _, due: _, full: _, .. } = &self.ends;
-        let Ends { record: _, packet: _, counts, .. } = &self.ends;
+        let Ends { now_ns: _, all, touched: _, due: _, full: _, crowded: _, .. } = &self.ends;
+        let Ends { is_room_told: _, record: _, packet: _, counts, .. } = &self.ends;
         counts.write(out);
         (all.len() as u32).write(out);
         for (session, it) in all {

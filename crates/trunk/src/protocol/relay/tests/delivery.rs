@@ -465,12 +465,12 @@ fn play(seed: u64) {
             (_, 12..16) if !world.is_deaf => {
                 world.is_deaf = true;
                 let game = world.games[0];
-                world.relays[0].set_room(game, false);
+                world.relays[0].set_room(game, [false; 2]);
             }
             (_, 16..60) if world.is_deaf => {
                 world.is_deaf = false;
                 let game = world.games[0];
-                world.relays[0].set_room(game, true);
+                world.relays[0].set_room(game, [true; 2]);
             }
             (None, _) if silent_ms > 0 => silent_ms -= 1,
             (None, _) => {
@@ -489,7 +489,7 @@ fn play(seed: u64) {
         world.says_part();
     }
     let game = world.games[0];
-    world.relays[0].set_room(game, true);
+    world.relays[0].set_room(game, [true; 2]);
     world.lost_percent = 0;
     for _ in 0..40 {
         if world.heard == said && world.got == told {
@@ -721,7 +721,7 @@ fn what_was_sent_arrives_though_the_game_process_has_gone() {
     world.plays(|writer| writer.close_after(&close));
     let game = world.games[0];
     // That it did not read at the end is of no matter.
-    world.relays[0].set_room(game, false);
+    world.relays[0].set_room(game, [false; 2]);
     world.with(0, |relay, act| relay.disconnect(game, act));
     assert!(world.relays[0].has(game) && world.relays[0].welcome().next().is_none());
     assert!(world.relays[0].gone().eq([("arena-1", 1)]), "somebody plays still");
@@ -891,4 +891,45 @@ fn a_successor_does_not_wait_long_for_who_acknowledges_nothing() {
     world.says(0, |writer| writer.closed(there, reason));
     let taken = world.relays[0].places[next.place()].taken.as_ref();
     assert!(taken.is_some_and(|taken| taken.link.is_some()));
+}
+
+/// Messages that gateways deliver wait at the agent where they cannot wait at the gateway.
+#[test]
+fn a_gateway_is_told_for_whom_too_much_waits() {
+    let mut world = talking();
+    let told = |world: &mut World| {
+        let mut told = Vec::new();
+        world.relays[0].tell_rooms(&mut |act| {
+            if let Action::Tell(_, it) = act
+                && let Some(FromArbiter::Crowded(is_crowded)) = FromArbiter::decode(it)
+            {
+                told.push(is_crowded);
+            }
+        });
+        told
+    };
+    let game = world.games[0];
+    assert_eq!(told(&mut world), [], "it takes it to have room at first");
+    for (room, says) in [
+        ([true; 2], vec![]),
+        ([false; 2], vec![true]),
+        ([false; 2], vec![]),
+        ([true, false], vec![]),
+        ([true; 2], vec![false]),
+        ([false; 2], vec![true]),
+    ] {
+        world.relays[0].set_room(game, room);
+        assert_eq!(told(&mut world), says);
+    }
+    // Neither the next process of the gateway knows, nor that of the agent what was told.
+    world.says(0, |writer| writer.taken_over(2));
+    assert_eq!(told(&mut world), [true]);
+    world.upgrade();
+    assert_eq!(told(&mut world), [false]);
+    // Nor the next gateway.
+    world.relays[0].set_room(game, [false; 2]);
+    world.die();
+    assert_eq!(told(&mut world), []);
+    world.rise(0);
+    assert_eq!(told(&mut world), [true]);
 }
