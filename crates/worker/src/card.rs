@@ -190,8 +190,8 @@ fn adopt_drivers(
     if !(is_same && is_whole) {
         return open_drivers(plan);
     }
-    // Players have gone on by sockets since the interface has gone, and do so where the one that has
-    // come in its place cannot be had.
+    // Players have gone on by sockets since the interface has gone, and do so where the one that
+    // has come in its place cannot be had.
     adopt_card(plan, wanted, row, fds)?.map_or_else(|| open_or_fall_back(plan, wanted, true), Ok)
 }
 

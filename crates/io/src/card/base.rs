@@ -194,8 +194,8 @@ impl CardBase {
         CardCounts { taken, unserved, receive_full, fill_empty, dropped, invalid, ..driver }
     }
 
-    /// Whether the program is on the interface, which has the address that the program knows, as far
-    /// as the kernel has said.
+    /// Whether the program is on the interface, which has the address that the program knows, as
+    /// far as the kernel has said.
     pub fn is_attached(&self) -> bool {
         self.is_attached.load(Ordering::Relaxed)
     }

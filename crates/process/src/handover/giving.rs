@@ -181,8 +181,9 @@ impl Giving {
         }
     }
 
-    /// The barrier, and everything after it. Players wait since the moment that is given. `None` where nobody has taken what was given: the role
-    /// goes on, and then the two have to [part](Self::part).
+    /// The barrier, and everything after it. Players wait since the moment that is given. `None`
+    /// where nobody has taken what was given: the role goes on, and then the two have to
+    /// [part](Self::part).
     pub fn hand_over(&mut self, gives: &mut impl Gives, since_ns: u64) -> Option<Pause> {
         let clock = gives.clock();
         let mut lap = Lap { clock, since_ns };
