@@ -20,6 +20,7 @@ use rustls::pki_types::ServerName;
 use super::board::{OFFER_EVERY_NS, OFFERS_MAX};
 use super::talk::{FORWARDS_ON, forward};
 use super::{Entrance, MemberShown, Peers, Settings, State};
+use crate::protocol::beat::BEAT_NS;
 use crate::protocol::tls::fixtures::{CLUSTERS_AGENT, MEMBER_1, MEMBER_2};
 use crate::protocol::tls::{self, Identity, Peer, certified_name};
 use crate::socket::{self, End, Event, Trunk, provider};
@@ -557,15 +558,23 @@ fn a_member_that_reads_too_slowly_stays_and_hears_how_it_is_in_the_end() {
     let mut slow = Raw::gate_1(&second);
     slow.say(&Message::Begin { version: VERSION });
     slow.until_seen(&second, |it| it.speaks == Some(VERSION));
+    let mut turned = Clock::start();
     for round in 0..200 {
         for port in 1..=10_000 {
             players.come(EU, player(port));
         }
-        until("that it is taken", || (players.untold() < 100_000).then_some(()));
-        // So it is heard, and reads a part.
-        if round % 4 == 0 {
-            slow.turn();
-        }
+        // So it is heard, and reads a part: by the time, too, because silence ends a trunk.
+        let mut turn_seldom = |is_due: bool| {
+            if is_due || turned.now_ns() > BEAT_NS {
+                slow.turn();
+                turned = Clock::start();
+            }
+        };
+        turn_seldom(round % 4 == 0);
+        until("that it is taken", || {
+            turn_seldom(false);
+            (players.untold() < 100_000).then_some(())
+        });
     }
     players.go(EU, player(7));
     players.come(EU, player(10_001));
