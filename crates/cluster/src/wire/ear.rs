@@ -76,7 +76,10 @@ impl Ear {
         if self.version.is_none() && !matches!(message, Message::Begin { .. }) {
             return Err(Refused::Order);
         }
-        let of = |ear: &Self, entries: Entries<'_>| ear.number(entries.listener);
+        let of = |ear: &Self, all: Entries<'a>, heard: fn(u16, Entries<'a>) -> Heard<'a>| {
+            let number = ear.number(all.listener)?;
+            Ok(number.map_or(Heard::Nothing, |number| heard(number, all)))
+        };
         Ok(match message {
             Message::Begin { version } => {
                 if self.version.replace(version.min(VERSION)).is_some() {
@@ -88,22 +91,10 @@ impl Ear {
                 self.name(number, name, here);
                 Heard::Nothing
             }
-            Message::Told(entries) => {
-                let number = of(self, entries)?;
-                number.map_or(Heard::Nothing, |number| Heard::Told(number, entries))
-            }
-            Message::Left(entries) => {
-                let number = of(self, entries)?;
-                number.map_or(Heard::Nothing, |number| Heard::Left(number, entries))
-            }
-            Message::Stands(entries) => {
-                let number = of(self, entries)?;
-                number.map_or(Heard::Nothing, |number| Heard::Stands(number, entries))
-            }
-            Message::StandsNot(entries) => {
-                let number = of(self, entries)?;
-                number.map_or(Heard::Nothing, |number| Heard::StandsNot(number, entries))
-            }
+            Message::Told(entries) => of(self, entries, Heard::Told)?,
+            Message::Left(entries) => of(self, entries, Heard::Left)?,
+            Message::Stands(entries) => of(self, entries, Heard::Stands)?,
+            Message::StandsNot(entries) => of(self, entries, Heard::StandsNot)?,
             Message::Record { listener, bytes } => Heard::Record(self.number(listener)?, bytes),
             Message::Incarnation(it) => Heard::Incarnation(it),
             Message::Release(session) => Heard::Release(session),
@@ -114,10 +105,7 @@ impl Ear {
             Message::Answer(it) => Heard::Answer(it),
             Message::AllTold => Heard::AllTold,
             Message::Ask => Heard::Asked,
-            Message::Accepted(entries) => {
-                let number = of(self, entries)?;
-                number.map_or(Heard::Nothing, |number| Heard::Accepted(number, entries))
-            }
+            Message::Accepted(entries) => of(self, entries, Heard::Accepted)?,
             Message::Unknown => Heard::Nothing,
         })
     }
