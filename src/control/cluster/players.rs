@@ -59,6 +59,30 @@ impl Places {
     }
 }
 
+impl Known {
+    /// The listeners that have the name of one, by their numbers.
+    fn alike(&self, listener: u16) -> impl Iterator<Item = u16> {
+        let name = self.names.iter().find(|it| it.0 == listener).map(|it| &it.1);
+        self.names.iter().filter(move |it| Some(&it.1) == name).map(|it| it.0)
+    }
+
+    /// Where a player may be of whom a member speaks.
+    fn all(&self, listener: u16, player: &SocketAddr) -> impl Iterator<Item = Address> {
+        self.alike(listener).map(|it| address(it, player))
+    }
+
+    /// Which of the listeners of a name has the address that a player talks to.
+    fn find(&self, listener: u16, to: SocketAddr) -> Option<(u16, (BindId, LocalIp))> {
+        let place = |it| Some((it, place_of(self.binds.get(usize::from(it))?, to)?));
+        self.alike(listener).find_map(place)
+    }
+
+    /// Where a player is who talks to that address.
+    fn at(&self, listener: u16, to: SocketAddr, player: &SocketAddr) -> Address {
+        address(self.find(listener, to).map_or(listener, |(it, _)| it), player)
+    }
+}
+
 impl OfFleet {
     /// `None` where the workers were started without a cluster.
     pub(super) fn new(fleet: &Fleet, places: &Arc<Places>) -> Option<Self> {
@@ -95,8 +119,9 @@ impl Players for OfFleet {
     }
 
     fn learn(&self, member: Number, listener: u16, player: &SocketAddr) -> Result<(), NoRoom> {
-        let address = address(listener, player);
-        self.whereabouts.learn(&address, MemberId(member), self.clock.now_ns())
+        let (known, now_ns) = (self.places.known(), self.clock.now_ns());
+        let learn = |it| self.whereabouts.learn(&it, MemberId(member), now_ns);
+        known.all(listener, player).try_for_each(learn)
     }
 
     fn count(&self, member: Number) -> usize {
@@ -104,7 +129,9 @@ impl Players for OfFleet {
     }
 
     fn unlearn(&self, member: Number, listener: u16, player: &SocketAddr) {
-        self.whereabouts.unlearn(&address(listener, player), MemberId(member));
+        let known = self.places.known();
+        let all = known.all(listener, player);
+        all.for_each(|it| self.whereabouts.unlearn(&it, MemberId(member)));
     }
 
     fn forget(&self, member: Number) {
@@ -158,15 +185,15 @@ impl Players for OfFleet {
 
     fn hear_offer(&self, member: Number, offered: &GivenAway) {
         let heard = self.standbys.hear_offer(MemberId(member), offered.session);
-        let Some((address, (ip, port))) = heard else { return };
+        let Some((address, local)) = heard else { return };
         // Otherwise the next datagram shows which worker is to have it.
         if offered.is_coming {
             return;
         }
         let binds = self.places.known().binds;
         let binds = binds.get(usize::from(address.listener.0));
-        let to = SocketAddr::new(Ipv6Addr::from(ip).to_canonical(), port);
-        let Some((bind, local)) = binds.and_then(|binds| place_of(binds, to)) else { return };
+        let to = binds.and_then(|binds| place_of(binds, socket(local)));
+        let Some((bind, local)) = to else { return };
         let takers = self.claims.takers(&address, false, self.hatch.workers() as u16);
         for worker in takers.iter() {
             // Where a worker has too much to do, it is offered again.
@@ -175,9 +202,9 @@ impl Players for OfFleet {
     }
 
     fn stand_by(&self, member: Number, listener: u16, record: Record) -> Result<(), NoRoom> {
-        let (ip, port) = record.player;
-        let player = SocketAddr::new(Ipv6Addr::from(ip).to_canonical(), port);
-        self.standbys.stand_by(MemberId(member), address(listener, &player), record)
+        let (to, player) = (socket(record.local), socket(record.player));
+        let address = self.places.known().at(listener, to, &player);
+        self.standbys.stand_by(MemberId(member), address, record)
     }
 
     fn stand_down(&self, member: Number, session: SessionId) {
@@ -202,12 +229,15 @@ impl Players for OfFleet {
         listener: u16,
         player: &SocketAddr,
     ) -> Result<(), NoRoom> {
-        let address = address(listener, player);
-        self.whereabouts.learn_stands(&address, MemberId(member), self.clock.now_ns())
+        let (known, now_ns) = (self.places.known(), self.clock.now_ns());
+        let learn = |it| self.whereabouts.learn_stands(&it, MemberId(member), now_ns);
+        known.all(listener, player).try_for_each(learn)
     }
 
     fn unlearn_stands(&self, member: Number, listener: u16, player: &SocketAddr) {
-        self.whereabouts.unlearn_stands(&address(listener, player), MemberId(member));
+        let known = self.places.known();
+        let all = known.all(listener, player);
+        all.for_each(|it| self.whereabouts.unlearn_stands(&it, MemberId(member)));
     }
 
     fn take_accepted(&self, handle: &mut dyn FnMut(Number, u16, SocketAddr, u32)) {
@@ -220,8 +250,10 @@ impl Players for OfFleet {
     }
 
     fn learn_accepted(&self, member: Number, listener: u16, player: &SocketAddr, per_s: u32) {
-        let (address, now_ns) = (address(listener, player), self.clock.now_ns());
-        self.whereabouts.learn_accepted(&address, MemberId(member), per_s, now_ns);
+        let (known, now_ns) = (self.places.known(), self.clock.now_ns());
+        for it in known.all(listener, player) {
+            self.whereabouts.learn_accepted(&it, MemberId(member), per_s, now_ns);
+        }
     }
 
     fn take_departures(&self, max: usize, handle: &mut dyn FnMut(Number, Datagram<'_>)) -> bool {
@@ -240,7 +272,7 @@ impl Players for OfFleet {
     }
 
     fn onward(&self, listener: u16, datagram: &Datagram<'_>) -> Option<Number> {
-        let address = address(listener, &datagram.player);
+        let address = self.places.known().at(listener, datagram.to, &datagram.player);
         if self.whereabouts.worker_of(&address).is_some() {
             return None;
         }
@@ -251,9 +283,8 @@ impl Players for OfFleet {
 
     fn arrive(&self, member: Number, listener: u16, datagram: &Datagram<'_>) -> Arrival {
         let Datagram { player, to, is_lost, hops, bytes, .. } = *datagram;
-        let binds = self.places.known().binds;
-        let place = binds.get(usize::from(listener)).and_then(|binds| place_of(binds, to));
-        let Some(place) = place else { return Arrival::Elsewhere };
+        let found = self.places.known().find(listener, to);
+        let Some((listener, place)) = found else { return Arrival::Elsewhere };
         let address = address(listener, &player);
         let takers = self.claims.takers(&address, is_lost, self.hatch.workers() as u16);
         let give = |worker: &WorkerId| {
@@ -278,6 +309,10 @@ fn told(address: &Address) -> Option<(u16, SocketAddr)> {
     let is_everywhere = address.endpoint.scope() == 0;
     is_everywhere.then(|| (address.listener.0, address.endpoint.into()))
 }
+fn socket((ip, port): ([u8; 16], u16)) -> SocketAddr {
+    SocketAddr::new(Ipv6Addr::from(ip).to_canonical(), port)
+}
+
 
 /// The address that a player talks to, as its record has it that says the number of a listener's
 /// address in place of a port, and a host's address only where that one stands for several.
@@ -322,8 +357,7 @@ mod tests {
             (([0; 16], 2), None),
         ] {
             let told = local_of(&binds, local);
-            let at = |(ip, port)| SocketAddr::new(Ipv6Addr::from(ip).to_canonical(), port);
-            let place = told.and_then(|told| place_of(&binds, at(told)));
+            let place = told.and_then(|told| place_of(&binds, socket(told)));
             assert_eq!(place, expected.map(|(bind, local)| (BindId(bind), local)), "{local:?}");
         }
     }
@@ -333,6 +367,28 @@ mod tests {
         let all = ["198.51.100.9:40000", "0.0.0.0:40001", "[::]:40001", "[::]:40002"];
         let binds = all.map(|it| it.parse().expect("an address"));
         let v4 = LocalIp::v4([198, 51, 100, 9], 0);
+    /// As after a reload that moves one: it drains at the address that it had.
+    #[test]
+    fn of_two_listeners_of_a_name_a_player_is_at_the_one_that_it_talks_to() {
+        let all = ["198.51.100.9:40000", "198.51.100.9:41000", "198.51.100.9:40001"];
+        let binds: [SocketAddr; 3] = all.map(|it| it.parse().expect("an address"));
+        let names = [(2, "eu"), (0, "eu"), (1, "us")].map(|(number, name)| (number, name.into()));
+        let names = names.into_iter().collect();
+        let known = Known { names, binds: binds.iter().map(|bind| vec![*bind]).collect() };
+        let player = "192.0.2.7:5".parse().expect("an address");
+        for (to, expected, at) in [(0, Some(0), 0), (2, Some(2), 2), (1, None, 2)] {
+            for said in [0, 2] {
+                let found = known.find(said, binds[to]).map(|(listener, _)| listener);
+                assert_eq!(found, expected, "{to}");
+                let at = if expected.is_some() { at } else { said };
+                assert_eq!(known.at(said, binds[to], &player), address(at, &player));
+            }
+        }
+        let heard: Vec<_> = known.all(2, &player).collect();
+        assert_eq!(heard, [2, 0].map(|it| address(it, &player)));
+        assert_eq!(known.all(7, &player).count(), 0, "it is closed");
+    }
+
         let mut v6 = [0; 16];
         v6[15] = 1;
         for (to, expected) in [

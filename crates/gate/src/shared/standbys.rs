@@ -359,7 +359,8 @@ impl Standbys {
                 Some(since_ns) if is_own => Some(Unanswered { asked: holder, since_ns }),
                 _ => known.unanswered,
             };
-            if !record.is_later_than(&known.record) && !is_own {
+            // The same one is later where its listener has another number here by now.
+            if !record.is_later_than(&known.record) && !is_own && *place == address {
                 let before = known.owner.replace(owner);
                 self.note_back(place, known);
                 drop(stood);

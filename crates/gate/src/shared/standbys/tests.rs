@@ -160,6 +160,21 @@ fn the_later_owner_of_a_session_is_believed_and_the_last_session_of_its_that_an_
     assert_eq!((stands(&standbys), standbys.counts().standing), (vec![(2, false)], 0));
 }
 
+/// A reload has moved its listener, and all are given again.
+#[test]
+fn a_session_is_where_its_owner_says_last_though_nothing_else_of_it_is_new() {
+    let standbys = none();
+    let moved = Address { listener: ListenerId(3), ..at(1) };
+    for place in [at(1), moved] {
+        assert!(standbys.stand_by(B, place, record(1, 2)).is_ok());
+    }
+    assert!(standbys.stand_by(B, at(1), record(1, 1)).is_ok(), "it is late");
+    assert_eq!(standbys.hear_offer(B, id(1)).map(|(place, _)| place), Some(moved));
+    standbys.set_gone(B, 0);
+    assert!(standbys.awaits(&moved) && !standbys.awaits(&at(1)));
+    assert_eq!(standbys.counts().standing, 1);
+}
+
 #[test]
 fn no_more_is_stood_by_for_than_there_is_room_for() {
     let standbys = none();
