@@ -67,12 +67,7 @@ pub(crate) trait Clustering: Carried + Sized {
 
     /// Whom a session is to be claimed for that this gateway asks for: the client, and its token's
     /// tag where tokens are remembered.
-    fn claimant(
-        &mut self,
-        common: &Common,
-        record: &Record,
-        address: &Address,
-    ) -> Result<(u64, TokenMac), TakeoverRefusal>;
+    fn claimant(&mut self, record: &Record) -> Result<(u64, TokenMac), TakeoverRefusal>;
 
     /// A session is this gateway's, and begins here with what it has taken so far. None where there
     /// is no room for it after all.

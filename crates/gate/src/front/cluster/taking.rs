@@ -108,7 +108,7 @@ pub(crate) trait Taking: Clustering {
         }
         let now_ns = turn.now.mono_ns;
         let setup = Arc::clone(&turn.common.setup);
-        if record.proof.client_id().is_some_and(|it| setup.denied.holds_client(it)) {
+        if is_denied(turn.common, &origin.address, &record) {
             return Err(TakeoverRefusal::Denied);
         }
         // Also one whose registration is away: its session is no newcomer.
@@ -172,7 +172,7 @@ pub(crate) trait Taking: Clustering {
         address: &Address,
         backend: BackendId,
     ) -> Result<Claim, TakeoverRefusal> {
-        let (client_id, token_mac) = self.claimant(common, record, address)?;
+        let (client_id, token_mac) = self.claimant(record)?;
         common.claims.take_over(&Wanted {
             listener: address.listener,
             client_id,
@@ -285,9 +285,7 @@ pub(crate) trait Taking: Clustering {
             return self.give_back(turn, takeover, TakeoverRefusal::NoRoom);
         }
         // Who was denied since it was asked for has no session here that was ended.
-        let denied = &turn.common.setup.denied;
-        let client_id = takeover.record.proof.client_id();
-        if denied.holds(&address.endpoint) || client_id.is_some_and(|it| denied.holds_client(it)) {
+        if is_denied(turn.common, &address, &takeover.record) {
             return self.give_back(turn, takeover, TakeoverRefusal::Denied);
         }
         let Some(index) = self.take_in(turn, takeover, handed) else {
@@ -449,6 +447,12 @@ pub(crate) trait Taking: Clustering {
 }
 
 impl<F: Clustering> Taking for F {}
+
+/// Whether the player of a session is denied, by its client id or its address.
+fn is_denied(common: &Common, address: &Address, record: &Record) -> bool {
+    let (denied, client_id) = (&common.setup.denied, record.proof.client_id());
+    denied.holds(&address.endpoint) || client_id.is_some_and(|it| denied.holds_client(it))
+}
 
 fn reply_of(said: &Standing<'_>) -> Option<Reply> {
     Some(match said.reply {

@@ -87,12 +87,7 @@ impl Clustering for NetcodeFront {
         })
     }
 
-    fn claimant(
-        &mut self,
-        _common: &Common,
-        record: &Record,
-        _address: &Address,
-    ) -> Result<(u64, TokenMac), TakeoverRefusal> {
+    fn claimant(&mut self, record: &Record) -> Result<(u64, TokenMac), TakeoverRefusal> {
         let client_id = record.proof.client_id().ok_or(TakeoverRefusal::NoRoom)?;
         Ok((client_id, record.token))
     }

@@ -74,13 +74,7 @@ impl Clustering for PlainFront {
         }
     }
 
-    fn claimant(
-        &mut self,
-        common: &Common,
-        _record: &Record,
-        address: &Address,
-    ) -> Result<(u64, TokenMac), TakeoverRefusal> {
-        common.check_denied(&address.endpoint).map_err(|_| TakeoverRefusal::Denied)?;
+    fn claimant(&mut self, _record: &Record) -> Result<(u64, TokenMac), TakeoverRefusal> {
         if self.open_count >= self.open_max {
             return Err(TakeoverRefusal::NoRoom);
         }

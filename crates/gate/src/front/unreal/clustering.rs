@@ -23,7 +23,6 @@ use crate::setup::Unreal;
 use crate::shared::claims::history::TokenMac;
 use crate::shared::standbys::TakeoverRefusal;
 use crate::store::entry::Entry;
-use crate::store::table::Address;
 use crate::turn::Turn;
 use ringgate_cluster::{Proof, Record, UnrealProof};
 use ringgate_core::drops::DropReason;
@@ -76,13 +75,7 @@ impl Clustering for UnrealFront {
         }
     }
 
-    fn claimant(
-        &mut self,
-        common: &Common,
-        _record: &Record,
-        address: &Address,
-    ) -> Result<(u64, TokenMac), TakeoverRefusal> {
-        common.check_denied(&address.endpoint).map_err(|_| TakeoverRefusal::Denied)?;
+    fn claimant(&mut self, _record: &Record) -> Result<(u64, TokenMac), TakeoverRefusal> {
         Ok((self.sessions.next_client_id(), [0; 16]))
     }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use super::super::denied::{denied, deny};
 use super::super::games::{Heard, Offer};
 use super::super::rig::home;
 use super::agent::standing;
@@ -238,6 +239,25 @@ fn an_offer_that_is_not_taken_changes_nothing_and_is_made_again() {
     scene.settle();
     scene.pass_by(A, 20);
     assert_eq!((scene.pair.sessions(), scene.handed()), ([0, 1], (10..=20).collect()));
+}
+
+/// What is granted and cannot be here would end.
+#[test]
+fn a_session_whose_player_is_denied_at_the_other_gateway_stays() {
+    for (rules, clients) in [(&[("10.0.1.7/32", true)][..], &[][..]), (&[], &[1])] {
+        let mut scene = Scene::settled();
+        scene.pass_by(A, 10);
+        deny(scene.pair.rig(B), &denied(rules, clients));
+        scene.leave();
+        scene.settle();
+        scene.pass_by(A, 11);
+        assert_eq!((scene.pair.sessions(), scene.refused()), ([1, 0], vec!["denied"]));
+        deny(scene.pair.rig(B), &denied(&[], &[]));
+        scene.pair.standbys(A).renew();
+        scene.settle();
+        scene.pass_by(A, 12);
+        assert_eq!((scene.pair.sessions(), scene.handed()), ([0, 1], vec![10, 11, 12]));
+    }
 }
 
 #[test]
