@@ -134,8 +134,13 @@ impl Players for OfFleet {
         all.for_each(|it| self.whereabouts.unlearn(&it, MemberId(member)));
     }
 
-    fn forget(&self, member: Number) {
+    fn forget_told(&self, member: Number) {
         self.whereabouts.forget(MemberId(member));
+    }
+
+    fn forget(&self, member: Number) {
+        self.forget_told(member);
+        self.whereabouts.set_silent(MemberId(member), false);
         self.standbys.set_gone(MemberId(member), self.clock.now_ns());
     }
 
@@ -304,15 +309,15 @@ fn address(listener: u16, player: &SocketAddr) -> Address {
     Address { listener: ListenerId(listener), endpoint: Endpoint::from(*player) }
 }
 
+fn socket((ip, port): ([u8; 16], u16)) -> SocketAddr {
+    SocketAddr::new(Ipv6Addr::from(ip).to_canonical(), port)
+}
+
 /// As other members are told. A link-local address means something on one host only.
 fn told(address: &Address) -> Option<(u16, SocketAddr)> {
     let is_everywhere = address.endpoint.scope() == 0;
     is_everywhere.then(|| (address.listener.0, address.endpoint.into()))
 }
-fn socket((ip, port): ([u8; 16], u16)) -> SocketAddr {
-    SocketAddr::new(Ipv6Addr::from(ip).to_canonical(), port)
-}
-
 
 /// The address that a player talks to, as its record has it that says the number of a listener's
 /// address in place of a port, and a host's address only where that one stands for several.
@@ -362,11 +367,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn an_answer_leaves_from_the_address_that_was_asked() {
-        let all = ["198.51.100.9:40000", "0.0.0.0:40001", "[::]:40001", "[::]:40002"];
-        let binds = all.map(|it| it.parse().expect("an address"));
-        let v4 = LocalIp::v4([198, 51, 100, 9], 0);
     /// As after a reload that moves one: it drains at the address that it had.
     #[test]
     fn of_two_listeners_of_a_name_a_player_is_at_the_one_that_it_talks_to() {
@@ -389,6 +389,11 @@ mod tests {
         assert_eq!(known.all(7, &player).count(), 0, "it is closed");
     }
 
+    #[test]
+    fn an_answer_leaves_from_the_address_that_was_asked() {
+        let all = ["198.51.100.9:40000", "0.0.0.0:40001", "[::]:40001", "[::]:40002"];
+        let binds = all.map(|it| it.parse().expect("an address"));
+        let v4 = LocalIp::v4([198, 51, 100, 9], 0);
         let mut v6 = [0; 16];
         v6[15] = 1;
         for (to, expected) in [

@@ -473,9 +473,8 @@ impl Whereabouts {
         }
     }
 
-    /// A member is not connected any more: nothing goes to it.
+    /// What a member has told counts no more: nothing goes to it.
     pub fn forget(&self, member: MemberId) {
-        self.set_silent(member, false);
         for (known, count) in
             [(&self.stands, &self.stands_count), (&self.others, &self.others_count)]
         {

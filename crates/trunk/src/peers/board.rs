@@ -435,8 +435,9 @@ impl<P: Players> Board<P> {
         let Self { players, listeners, members, accepted_ns, has_more, .. } = self;
         let ours = players.listeners();
         if !Arc::ptr_eq(&ours, listeners) {
+            let is_one_closed = listeners.iter().any(|it| !ours.contains(it));
             *listeners = ours;
-            talks(members).for_each(|talk| talk.look_again(listeners));
+            talks(members).for_each(|talk| talk.look_again(listeners, is_one_closed, players));
         }
         for Seat { trunk, talk, .. } in seats(members) {
             if let Some(talk) = talk {

@@ -58,8 +58,10 @@ pub trait Players: Send + 'static {
     /// It has it no more.
     fn unlearn(&self, member: Number, listener: u16, player: &SocketAddr);
 
-    /// A member is gone: what it has told of its players counts no more, and its sessions may be
-    /// taken over.
+    /// What a member has told of its players counts no more.
+    fn forget_told(&self, member: Number);
+
+    /// A member is gone: the same, and its sessions may be taken over.
     fn forget(&self, member: Number);
 
     /// A member that is connected does not answer: its sessions may be taken over.

@@ -280,13 +280,22 @@ impl Talk {
         Ok(())
     }
 
-    /// Our listeners are others now.
-    pub(super) fn look_again(&mut self, ours: &Listeners) {
+    /// Our listeners are others now. Where one is closed, nobody can tell who was told of as a
+    /// player of it: all are told again.
+    pub(super) fn look_again(
+        &mut self,
+        ours: &Listeners,
+        is_one_closed: bool,
+        players: &impl Players,
+    ) {
         if self.version().is_none() {
             return;
         }
         self.name(ours);
-        if self.ear.look_again(here(ours)) {
+        if is_one_closed {
+            players.forget_told(self.number);
+        }
+        if self.ear.look_again(here(ours)) || is_one_closed {
             self.is_complete = false;
             self.draft.message(&Message::Ask);
         }

@@ -210,8 +210,20 @@ fn a_listener_that_is_added_where_players_are_told_of_has_them_too() {
     let kept = until("its record", || one.kept().remove(&SessionId([9; 16])));
     assert_eq!((kept.1, kept.2), (9, record(9, 12)));
     other(&first, |it| it.players == 1);
+    // What is told while it is moved from one number to another is told again, and so is the rest
+    // once the first one is closed: nobody knows by then which of all that was told was for it.
+    two.come(EU + 1, player(8));
+    until("one of the other", || one.finds(EU, player(8)));
+    one.set_listeners(&[(EU, "eu"), (4, "us"), (9, "us")]);
+    until("its player", || one.finds(4, player(9)));
+    assert_eq!(one.finds(9, player(9)), Some(0));
+    one.set_listeners(&[(EU, "eu"), (4, "us")]);
+    until("nobody at what is closed", || one.finds(9, player(9)).is_none().then_some(()));
+    until("its player", || one.finds(4, player(9)));
+    until("that of the other", || one.finds(EU, player(8)));
+    other(&first, |it| it.players == 2 && it.has_told_all);
     drop(second);
-    until("nobody", || one.finds(9, player(9)).is_none().then_some(()));
+    until("nobody", || one.finds(4, player(9)).is_none().then_some(()));
 }
 
 #[test]

@@ -207,6 +207,10 @@ impl Players for Arc<Stub> {
     }
 
     fn forget(&self, member: Number) {
+        self.forget_told(member);
+    }
+
+    fn forget_told(&self, member: Number) {
         self.with(|it| {
             it.known.retain(|_, (number, _)| *number != member);
             it.heard_stands.retain(|_, number| *number != member);
