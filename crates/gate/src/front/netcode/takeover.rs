@@ -19,7 +19,7 @@ use crate::shared::standbys::{Found, Standbys};
 use crate::store::admission::Rate;
 use crate::store::table::Address;
 use crate::turn::Turn;
-use ringgate_cluster::{NetcodeProof, Record};
+use ringgate_cluster::{NetcodeProof, Proof, Record};
 use ringgate_core::crypto::Verdict;
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::UNREAL_BYTES_MAX;
@@ -45,13 +45,15 @@ impl NetcodeFront {
         let claims = Arc::clone(&turn.common.claims);
         let standbys = claims.standbys().ok_or(DropReason::UnknownSource)?;
         let why = match standbys.find(&origin.address, turn.now.mono_ns) {
-            Some(Found::Try(record)) => match self.open_orphans(turn, origin, &record, bytes) {
-                Ok(()) => match self.claim_orphan(turn, standbys, origin, record) {
-                    why @ DropReason::TakeoverRefused => why,
-                    why => return Err(why),
-                },
-                Err(why) => why,
-            },
+            Some(Found::Try(mut record)) => {
+                match self.open_orphans(turn, origin, &mut record, bytes) {
+                    Ok(()) => match self.claim_orphan(turn, standbys, origin, record) {
+                        why @ DropReason::TakeoverRefused => why,
+                        why => return Err(why),
+                    },
+                    Err(why) => why,
+                }
+            }
             Some(Found::Claimed) => return Err(DropReason::TakeoverAwaited),
             Some(Found::Limited) => DropReason::TakeoverLimited,
             None => return Err(self.claim_near(turn, origin, bytes).unwrap_or_else(|why| why)),
@@ -65,10 +67,12 @@ impl NetcodeFront {
         &self,
         turn: &mut Turn<'_>,
         origin: &Origin,
-        record: &Record,
+        record: &mut Record,
         bytes: &[u8],
     ) -> Result<(), DropReason> {
-        let proof = record.proof.of_netcode().ok_or(DropReason::UnknownSource)?;
+        let Proof::Netcode(proof) = &mut record.proof else {
+            return Err(DropReason::UnknownSource);
+        };
         let header = Header::decode(bytes, Receiver::Server)?;
         if header.sequence <= proof.newest {
             return Err(DropReason::ReplayTooOld);
@@ -132,12 +136,14 @@ impl NetcodeFront {
         let mut copy = [0; UNREAL_BYTES_MAX];
         let copy = copy.get_mut(..bytes.len()).ok_or(DropReason::TooLong)?;
         for it in found {
-            let Found::Try(record) = it else {
+            let Found::Try(mut record) = it else {
                 why = DropReason::TakeoverAwaited;
                 continue;
             };
-            let proof = record.proof.of_netcode().filter(|it| header.sequence > it.newest);
-            let Some(proof) = proof else { continue };
+            let Proof::Netcode(proof) = &mut record.proof else { continue };
+            if header.sequence <= proof.newest {
+                continue;
+            }
             copy.copy_from_slice(bytes);
             if self.opens(turn, origin, header, proof, copy) {
                 let most = turn.common.limits(address.listener).port_switches_per_block;
@@ -152,18 +158,22 @@ impl NetcodeFront {
         Err(why)
     }
 
+    /// Whether a packet opens for a session. The owner may have had it, and each before it: none of
+    /// them counts where the session goes on.
     fn opens(
         &self,
         turn: &mut Turn<'_>,
         origin: &Origin,
         header: Header,
-        proof: &NetcodeProof,
+        proof: &mut NetcodeProof,
         bytes: &mut [u8],
     ) -> bool {
         let rules = &self.listeners[origin.address.listener];
         let mut jobs = [packet_job(&proof.open_key, rules, header, bytes)];
         turn.common.aead.open(&mut jobs);
-        jobs[0].verdict == Verdict::Done
+        let opens = jobs[0].verdict == Verdict::Done;
+        proof.newest = if opens { header.sequence } else { proof.newest };
+        opens
     }
 }
 

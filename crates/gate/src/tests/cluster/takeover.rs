@@ -355,15 +355,12 @@ fn a_session_whose_gateway_is_gone_goes_on_at_its_standby() {
     assert_eq!(scene.agent.handed, [b"five".to_vec(), b"seven".to_vec()]);
     let counts = scene.pair.standbys(B).counts();
     assert_eq!((counts.owned, counts.standing, counts.taken_over), (1, 0, 1));
-    // What the game had is not taken again, nor what the owner knew of.
-    for (number, why) in [(5, DropReason::ReplayDuplicate), (1, DropReason::ReplayDuplicate)] {
-        scene.pair.rig(B).provokes(why, |rig| {
+    // What the game had is not taken again, nor what the owner knew of, or may have known of.
+    for number in [5, 1, 6] {
+        scene.pair.rig(B).provokes(DropReason::ReplayDuplicate, |rig| {
             rig.deliver(home(1), &scene.scribe.payload(number, b"again"));
         });
     }
-    // What was lost meanwhile still arrives, once.
-    scene.at(B, 6, b"six");
-    assert_eq!(scene.agent.handed.len(), 3);
     // It ends there as any does.
     scene.pair.rig(B).deliver(home(1), &scene.scribe.disconnect(8));
     scene.agent.hear((B, 0), scene.pair.rig(B));
@@ -481,6 +478,29 @@ fn a_recorded_packet_does_nothing_while_the_owner_lives_and_takes_nothing_that_w
         rig.deliver(home(1), &recorded);
     });
     assert_eq!(scene.agent.handed, [b"five".to_vec(), b"six".to_vec()]);
+}
+
+/// No agent knows of packets without a payload.
+#[test]
+fn a_recorded_packet_that_has_a_session_go_on_is_not_taken_again() {
+    for port in [home(1).port(), 9] {
+        let mut scene = Scene::new();
+        let _stay = scene.pair.stay();
+        scene.stand();
+        let recorded = [6, 7].map(|number| scene.scribe.keep_alive(number));
+        recorded.iter().for_each(|it| scene.pair.rig(A).deliver(home(1), it));
+        scene.kill();
+        let from = home(1).with_port(port);
+        scene.pair.rig(B).provokes(DropReason::TakeoverAwaited, |rig| {
+            rig.deliver(from, &recorded[1]);
+        });
+        scene.agent.hear((B, 0), scene.pair.rig(B));
+        scene.pair.rig(B).turn();
+        assert_eq!(scene.pair.rig(B).sessions(), 1);
+        for it in &recorded {
+            scene.pair.rig(B).provokes(DropReason::ReplayDuplicate, |rig| rig.deliver(from, it));
+        }
+    }
 }
 
 #[test]
