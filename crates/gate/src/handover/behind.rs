@@ -121,7 +121,7 @@ fn write_fronts(gate: &Gate, sink: &mut Sink<'_>) -> Result<(), Refused> {
             };
             sink.append(records.overs, overs)?;
         }
-        if ask!(fronts, front, .sessions().clusters.doubt.is_any()) {
+        if ask!(fronts, front, .sessions().clusters.is_in_doubt()) {
             sink.append(records.doubt, |_| {})?;
         }
         for takeover in ask!(fronts, front, .sessions().clusters.takeovers.under_way.values()) {

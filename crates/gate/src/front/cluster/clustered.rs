@@ -242,6 +242,12 @@ impl<S> Clusters<S> {
         self.by_place.len() as u32
     }
 
+    /// Whether the next process has to ask whose they are: also where some are left in a moment.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        let Doubt { is_inherited, backends, .. } = &self.doubt;
+        *is_inherited || !backends.is_empty() || !self.leaving.is_empty()
+    }
+
     pub(crate) fn due_ns(&self) -> u64 {
         let beat_ns = if self.is_empty() { u64::MAX } else { self.doubt.due_ns() };
         let places_ns = self.unkept.due_ns().min(self.unannounced.due_ns());

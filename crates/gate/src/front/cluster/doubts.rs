@@ -24,9 +24,4 @@ impl Doubt {
         let ask_ns = if self.backends.is_empty() { u64::MAX } else { self.asked_ns + ASK_EVERY_NS };
         self.beat_ns.min(ask_ns)
     }
-
-    /// Whether the next process has to ask.
-    pub(crate) fn is_any(&self) -> bool {
-        self.is_inherited || !self.backends.is_empty()
-    }
 }

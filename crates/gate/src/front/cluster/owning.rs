@@ -167,17 +167,16 @@ pub(crate) trait Owning: Clustering {
         while let Some((_, id, holder)) = self.clusters_mut().leaving.pop_front_if(is_due) {
             let Some(index) = self.clusters().find(id) else { continue };
             let own = self.clusters().get(index).map(|it| it.tenure);
-            let Some(own) = own.filter(|own| *own < holder) else { continue };
-            if let Some(link) = Self::arbiter_of(turn.common, self.backend_of(index)) {
-                turn.tell_link(link, |writer| writer.given(&id.0, own.number()));
+            if own.is_some_and(|own| own < holder) {
+                self.leave_to(turn, index, (id, holder));
             }
-            self.leave_to(turn, index, (id, holder));
         }
     }
 
     /// Another gateway has a session which was this one's, or the session that its player has had
     /// already. That gateway has the player from now on; where it cannot be reached, this one
-    /// stands by.
+    /// stands by. Nothing more goes to the player from here, as the arbiter hears: also where the
+    /// process before had given the session away.
     fn leave_to(
         &mut self,
         turn: &mut Turn<'_>,
@@ -185,6 +184,11 @@ pub(crate) trait Owning: Clustering {
         (session, holder): (SessionId, Tenure),
     ) {
         let claims = Arc::clone(&turn.common.claims);
+        let own = self.clusters().get(index).filter(|it| it.id == session).map(|it| it.tenure);
+        let link = Self::arbiter_of(turn.common, self.backend_of(index));
+        if let (Some(own), Some(link)) = (own, link) {
+            turn.tell_link(link, |writer| writer.given(&session.0, own.number()));
+        }
         let kept = self.record_of(turn.common, turn.now, index);
         self.end(turn, index, Ended::Fenced);
         let (Some(standbys), Some((address, mut record))) = (claims.standbys(), kept) else {

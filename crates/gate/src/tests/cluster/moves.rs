@@ -260,6 +260,27 @@ fn a_session_whose_player_is_denied_at_the_other_gateway_stays() {
     }
 }
 
+/// The agent passes on what the game says once it hears that nothing more comes from the first.
+#[test]
+fn a_session_that_is_given_away_in_the_midst_of_an_upgrade_is_left_by_the_successor() {
+    for is_heard_before in [true, false] {
+        let mut scene = Scene::settled();
+        scene.leave();
+        scene.pair.stand(A);
+        scene.agent.hear((B, 0), scene.pair.rig(B));
+        if is_heard_before {
+            scene.agent.speak((A, 0), scene.pair.rig(A));
+            scene.pair.rig(A).turn();
+            assert_eq!((scene.pair.sessions(), scene.agent.given), ([1, 0], 0));
+        }
+        scene.pair.standbys(A).set_leaving(false, false);
+        scene.pair.rig(A).hand_over();
+        scene.settle();
+        scene.agent.hear((A, 0), scene.pair.rig(A));
+        assert_eq!((scene.pair.sessions(), scene.agent.given), ([0, 1], 1), "{is_heard_before}");
+    }
+}
+
 #[test]
 fn a_packet_that_comes_before_its_session_waits_and_is_accounted_for_meanwhile() {
     for comes in [true, false] {
