@@ -54,7 +54,7 @@ families! {
     /// Numbers of another member.
     OF_MEMBERS: MemberShown => u64 {
         Gauge "ringgate_cluster_member_up",
-            "Whether another member of the cluster is connected.", |it| (it.state == State::Up).into();
+            "Whether another member is connected and its lane has been heard.", |it| (it.state == State::Up).into();
         Counter "ringgate_cluster_connections_total",
             "Times that a member has connected, or was connected to.", |it| it.connections;
         Gauge "ringgate_cluster_member_forwards",

@@ -653,7 +653,7 @@ impl Default for Member {
 
 impl Member {
     fn shown(&self, name: &str) -> MemberShown {
-        let up = self.seat.as_ref().filter(|seat| seat.up_ns.is_some());
+        let up = self.seat.as_ref().filter(|seat| seat.is_up());
         let state = match (up, &self.at, &self.dial) {
             (Some(_), ..) => State::Up,
             (None, None, _) => State::Absent,
@@ -704,6 +704,11 @@ impl Seat {
         } else if now_ns >= *since_ns + BEHIND_MAX_NS {
             self.trunk.say_goodbye(Reason::OverFull);
         }
+    }
+
+    /// Whether both have said who they are, and datagrams come through.
+    fn is_up(&self) -> bool {
+        self.up_ns.is_some() && self.trunk.stats().next().is_some_and(|it| it.is_up)
     }
 
     /// Datagrams that its lane had no room for.

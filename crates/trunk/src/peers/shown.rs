@@ -12,7 +12,7 @@ ringgate_core::named! {
     Awaited = "awaited",
     /// A connection to it is tried.
     Connecting = "connecting",
-    /// Both have proven who they are.
+    /// Both have proven who they are, and its lane has been heard.
     Up = "up",
 }
 

@@ -477,10 +477,16 @@ struct Raw {
     /// Whom it was told of, and whether each is there.
     heard: BTreeSet<(SocketAddr, bool)>,
     ear: Ear,
+    /// Sends nothing from when both know each other.
+    is_mute: bool,
 }
 
 impl Raw {
     fn gate_1(of: &Peers) -> Self {
+        Self::gate_1_that(of, false)
+    }
+
+    fn gate_1_that(of: &Peers, is_mute: bool) -> Self {
         let member = Peer::new(&provider(), MEMBER_1).expect("good files");
         let server = ServerName::try_from(certified_name("fra", "gate-2")).expect("a name");
         let address = until("its address", || of.window().shown().address);
@@ -489,7 +495,7 @@ impl Raw {
         let to = (address, server);
         let trunk = Trunk::connect(&member.dials, to, "gate-1", settings, &epoll, clock.now_ns());
         let (trunk, ear) = (trunk.expect("loopback"), Ear::default());
-        let mut raw = Self { trunk, epoll, clock, heard: BTreeSet::new(), ear };
+        let mut raw = Self { trunk, epoll, clock, heard: BTreeSet::new(), ear, is_mute };
         raw.until("the other end", |trunk| trunk.agreed().map(drop));
         raw
     }
@@ -500,7 +506,7 @@ impl Raw {
     }
 
     fn turn_to_its_end(&mut self) {
-        let Self { trunk, epoll, clock, heard, ear } = self;
+        let Self { trunk, epoll, clock, heard, ear, is_mute } = self;
         let mut ready = Vec::new();
         epoll.wait(&mut ready, Duration::from_millis(5)).expect("it works");
         let now_ns = clock.now_ns();
@@ -520,8 +526,10 @@ impl Raw {
         for ready in ready {
             trunk.handle_ready(ready, epoll, now_ns, &mut hear);
         }
-        trunk.poll(now_ns);
-        trunk.flush(epoll, now_ns);
+        if !*is_mute || trunk.agreed().is_none() {
+            trunk.poll(now_ns);
+            trunk.flush(epoll, now_ns);
+        }
     }
 
     fn until<T>(&mut self, what: &str, mut look: impl FnMut(&Trunk) -> Option<T>) -> T {
@@ -560,6 +568,17 @@ fn a_member_of_a_release_without_messages_stays_and_is_forwarded_nothing() {
         is_up(it) && it.speaks.is_none() && it.forwarded == [0, 0] && it.connections == 1
     });
     assert_eq!(old.trunk.stats().map(|it| it.lane.payloads_received).sum::<u64>(), 0);
+}
+
+/// As where a firewall permits the one and not the other.
+#[test]
+fn a_member_whose_datagrams_do_not_come_is_not_up() {
+    let Some(second) = member("gate-2", MEMBER_2) else { return };
+    let mut first = Raw::gate_1_that(&second, true);
+    let seen = other(&second, |it| it.connections == 1);
+    assert_ne!(seen.state, State::Up);
+    first.is_mute = false;
+    first.until_seen(&second, is_up);
 }
 
 /// Spoofed sources come and go by the million at a listener, and their news is told to members.
