@@ -138,12 +138,15 @@ ringgate_core::named! {
     NotAnswered = "not_answered",
     /// No term is left for a further owner.
     TermsUsedUp = "terms_used_up",
+    /// Its player has come with another token, after a silence.
+    TokenSuperseded = "token_superseded",
 }
 
 impl TakeoverRefusal {
     /// Whether the session can be nobody's here any more.
     const fn is_final(self) -> bool {
         matches!(self, Self::BackendUnknown | Self::Ended | Self::Fenced | Self::TermsUsedUp)
+            || matches!(self, Self::TokenSuperseded)
     }
 }
 

@@ -14,12 +14,13 @@ use crate::counters::Ended;
 use crate::elsewhere::Elsewhere;
 use crate::front::cluster::taking::Taking;
 use crate::front::plain::clustering::tag_of;
-use crate::front::plain::datagrams::Parts;
+use crate::front::plain::datagrams::{JUMP_SILENCE_NS, Parts};
 use crate::front::plain::session::Session;
 use crate::front::plain::state::PlainFront;
 use crate::front::rules::Rules;
+use crate::now::NS_PER_MS;
 use crate::setup::Plain;
-use crate::shared::standbys::Found;
+use crate::shared::standbys::{Found, TakeoverRefusal};
 use crate::store::entry::Entry;
 use crate::turn::Turn;
 use ringgate_cluster::Record;
@@ -61,7 +62,13 @@ impl PlainFront {
         }
         match standbys.find(&origin.address, turn.now.mono_ns) {
             Some(Found::Try(record)) => {
-                believe(rules, &record, parts)?;
+                if !believe(rules, &record, parts)? {
+                    if u64::from(record.silent_ms) * NS_PER_MS < JUMP_SILENCE_NS {
+                        return Err(DropReason::TokenSuperseded);
+                    }
+                    standbys.give_up(record.session, TakeoverRefusal::TokenSuperseded);
+                    return Ok(false);
+                }
                 let why = self.claim_orphan(turn, standbys, origin, record);
                 let is_refused = why == DropReason::TakeoverRefused;
                 let is_sent =
@@ -76,14 +83,12 @@ impl PlainFront {
 }
 
 /// Whether a datagram from the address of a session whose owner is gone is its player's, as far as
-/// that can be known. Its number is judged once the arbiter has said which were handed over.
-fn believe(rules: &Plain, record: &Record, parts: &Parts<'_>) -> Result<(), DropReason> {
+/// that can be known: not where it comes with another token. Its number is judged once the arbiter
+/// has said which were handed over.
+fn believe(rules: &Plain, record: &Record, parts: &Parts<'_>) -> Result<bool, DropReason> {
     record.proof.of_plain().ok_or(DropReason::UnknownSource)?;
-    if tag_of(parts.token) != record.token {
-        return Err(DropReason::TokenSuperseded);
-    }
     match &rules.token {
         Some(token) if token.backends.get(parts.token).is_none() => Err(DropReason::TokenUnknown),
-        _ => Ok(()),
+        _ => Ok(tag_of(parts.token) == record.token),
     }
 }

@@ -126,7 +126,10 @@ impl Stood {
         let Some(at) = all.iter_mut().position(is_free) else {
             return all.iter().any(is_gone).then_some(Found::Limited);
         };
-        let record = all[at].record.clone();
+        let mut record = all[at].record.clone();
+        // So long nothing of its player's has come here.
+        let silent_ns = now_ns.saturating_sub(all[at].gone_at_ns.unwrap_or(now_ns));
+        record.silent_ms = u32::try_from(silent_ns / 1_000_000).unwrap_or(u32::MAX);
         all[at..].rotate_left(1);
         Some(Found::Try(record))
     }

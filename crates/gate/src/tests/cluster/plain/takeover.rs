@@ -2,7 +2,7 @@
 
 use super::super::super::plain::{numbered, unet};
 use super::super::super::rig::home;
-use super::super::agent::arbitrates;
+use super::super::agent::{ToldApart, arbitrates};
 use super::super::takeover::tenure;
 use super::stage::{Stage, known, setup};
 use super::{A, B};
@@ -173,7 +173,7 @@ fn a_session_keeps_its_token_and_nobody_elses_is_believed() {
             stage.kill();
             let rig = stage.pair.rig(B);
             rig.provokes(DropReason::TokenSuperseded, |rig| rig.deliver(home(1), b"bbx"));
-            rig.provokes(DropReason::TokenSuperseded, |rig| rig.deliver(home(1), b"ccx"));
+            rig.provokes(DropReason::TokenUnknown, |rig| rig.deliver(home(1), b"ccx"));
             rig.pass(100);
             stage.at(B, b"aaone");
         }
@@ -190,6 +190,26 @@ fn a_session_keeps_its_token_and_nobody_elses_is_believed() {
         assert_eq!(stage.handed(), ["three", "four"], "{offered} {upgraded}");
         assert_eq!(stage.pair.rig(B).sessions(), 1);
     }
+}
+
+/// It plays again after its gateway has died, and has the same port.
+#[test]
+fn who_comes_back_with_another_token_begins_once_the_first_was_silent() {
+    let mut stage = Stage::playing(setup(with_tokens), [b"aahello", b"aathanks"]);
+    stage.agent.told_apart = ToldApart::Token;
+    stage.stand();
+    stage.kill();
+    stage.pair.rig(B).pass(1900);
+    stage.pair.rig(B).provokes(DropReason::TokenSuperseded, |rig| rig.deliver(home(1), b"bbx"));
+    stage.pair.rig(B).pass(100);
+    stage.at(B, b"bbagain");
+    assert_eq!((stage.pair.rig(B).sessions(), stage.refused()), (1, vec!["token_superseded"]));
+    stage.at(B, b"bbmore");
+    assert_eq!(
+        (stage.pair.rig(B).sessions(), stage.handed()),
+        (1, vec!["again".into(), "more".into()])
+    );
+    assert_eq!(stage.pair.standbys(B).counts().standing, 0);
 }
 
 #[test]
