@@ -488,7 +488,9 @@ fn a_recorded_packet_that_has_a_session_go_on_is_not_taken_again() {
         let _stay = scene.pair.stay();
         scene.stand();
         let recorded = [6, 7].map(|number| scene.scribe.keep_alive(number));
-        recorded.iter().for_each(|it| scene.pair.rig(A).deliver(home(1), it));
+        for it in &recorded {
+            scene.pair.rig(A).deliver(home(1), it);
+        }
         scene.kill();
         let from = home(1).with_port(port);
         scene.pair.rig(B).provokes(DropReason::TakeoverAwaited, |rig| {
