@@ -238,7 +238,9 @@ async fn write_claims(
                 // Under a lease that has ended meanwhile nothing stands any more.
                 if shared.lease.load(Ordering::Relaxed) == lease {
                     let mut desk = shared.desk();
-                    standing.iter().for_each(|it| desk.book_mut().note_claim(it, now.unix_s));
+                    for it in &standing {
+                        desk.book_mut().note_claim(it, now.unix_s);
+                    }
                 }
             }
             Err(why) => {

@@ -368,8 +368,9 @@ impl Office {
             let (found, held) = store.txn(&txn);
             let how = (held.is_some(), held.unwrap_or_default());
             elsewhere.extend(claiming.take(how, &found, now.unix_s));
-            let standing = claiming.standing();
-            standing.iter().for_each(|it| self.desk.book_mut().note_claim(it, now.unix_s));
+            for it in claiming.standing() {
+                self.desk.book_mut().note_claim(&it, now.unix_s);
+            }
         }
         None
     }
