@@ -35,7 +35,7 @@ use bytes::Bytes;
 use ringgate_fleet::clocks::{self, Clocks};
 use ringgate_fleet::copy::StateFile;
 use ringgate_fleet::etcd::Client;
-use ringgate_fleet::keyspace::{Keyspace, Name, Place};
+use ringgate_fleet::keyspace::{Keyspace, Name};
 use ringgate_fleet::lease::Handed;
 pub use ringgate_fleet::member::COPY_FILE;
 use ringgate_fleet::member::load;
@@ -161,13 +161,6 @@ pub struct Inherited {
     /// said.
     #[serde(default)]
     pub bans: Option<Vec<(String, u64)>>,
-}
-
-/// Where etcd counts the processes of a gateway's cluster: no other cluster's are counted there.
-pub fn counted_at(config: &Config) -> Option<String> {
-    let (fleet, cluster) = config.fleet.as_ref().zip(config.cluster.as_ref())?;
-    let key = fleet.prefix.key(&Place::Incarnations(Name::new(&cluster.name)?));
-    Some(String::from_utf8_lossy(&key).into_owned())
 }
 
 impl Prepared {

@@ -25,7 +25,6 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::http::Command;
 use super::{Busy, ControlLoop, Postponed};
-use crate::membership::counted_at;
 use barrier::Barrier;
 pub use barrier::Trunks;
 use copying::{Offer, converse};
@@ -301,7 +300,7 @@ impl ControlLoop {
             started_unix_s: facts.started_unix_s,
             listeners: open.map(|(it, addresses)| (it.name.clone(), addresses)).collect(),
             leaving: Some(self.leaving_rows(fleet)),
-            cluster: counted_at(&self.config),
+            cluster: self.config.counted_at(),
             has_links: self.listeners.links().bundles,
             fronts: self.listeners.fronts().map(|it| it.word().to_owned()).collect(),
             layout_bytes: layout_bytes as u64,

@@ -72,6 +72,7 @@ pub use schema::{Changes, Field, changes};
 pub use token::Token;
 
 use keys::KeySources;
+use ringgate_fleet::keyspace::{Name, Place};
 use ringgate_gate::Intake;
 
 /// Longest name of a backend or listener. User data routes by a name padded with NUL to 32 bytes.
@@ -132,6 +133,13 @@ impl Config {
     /// Whether a backend has this name.
     pub fn has_backend(&self, name: &str) -> bool {
         self.backends.iter().any(|backend| backend.name == name)
+    }
+
+    /// Where etcd counts the processes of the cluster: no other cluster's are counted there.
+    pub fn counted_at(&self) -> Option<String> {
+        let (fleet, cluster) = self.fleet.as_ref().zip(self.cluster.as_ref())?;
+        let key = fleet.prefix.key(&Place::Incarnations(Name::new(&cluster.name)?));
+        Some(String::from_utf8_lossy(&key).into_owned())
     }
 
     /// Sessions that memory is set aside for, of all listeners together.

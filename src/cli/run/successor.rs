@@ -18,7 +18,6 @@ use super::{
 };
 use crate::config::Config;
 use crate::control::{Control, Inherited, Joining, Settings, State, Trunks};
-use crate::membership::counted_at;
 use ringgate_os::overflows::Overflows;
 use ringgate_os::usage::Usage;
 use ringgate_process::handover::envelope::from_json;
@@ -134,7 +133,7 @@ impl<'a> Successor<'a> {
             return Err("gateway.run_dir has changed; that needs a restart".to_owned());
         }
         // Its number says nothing among the processes of another cluster.
-        let clusters = facts.cluster.as_ref().zip(counted_at(self.config()));
+        let clusters = facts.cluster.as_ref().zip(self.config().counted_at());
         if clusters.is_some_and(|(before, now)| *before != now) {
             return Err("cluster.name or fleet.prefix has changed; that needs a restart".to_owned());
         }
