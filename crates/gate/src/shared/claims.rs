@@ -555,9 +555,10 @@ impl Claims {
         self.sessions[claim.listener].fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Whether an address has sessions.
+    /// Whether an address is known to have sessions. A flood asks this for each datagram, so it
+    /// waits for nobody, and nobody for it: while another worker is at it, nothing is known.
     pub(crate) fn has_player_at(&self, address: &Address) -> bool {
-        lock(&self.inner).sources.of(&address.area()) > 0
+        self.inner.try_lock().is_ok_and(|inner| inner.sources.of(&address.area()) > 0)
     }
 
     /// Whether a source may have another session. Only a hint: the claim itself decides.

@@ -184,10 +184,13 @@ pub(crate) trait Owning: Clustering {
         (session, holder): (SessionId, Tenure),
     ) {
         let claims = Arc::clone(&turn.common.claims);
-        let own = self.clusters().get(index).filter(|it| it.id == session).map(|it| it.tenure);
-        let link = Self::arbiter_of(turn.common, self.backend_of(index));
-        if let (Some(own), Some(link)) = (own, link) {
-            turn.tell_link(link, |writer| writer.given(&session.0, own.number()));
+        let own = self.clusters().get(index).filter(|it| it.id == session);
+        let own = own.map(|it| (it.tenure, it.told.map(|(told, _)| told)));
+        if let Some((tenure, told)) = own
+            && let Some(link) =
+                Self::arbiter_of(turn.common, told.unwrap_or_else(|| self.backend_of(index)))
+        {
+            turn.tell_link(link, |writer| writer.given(&session.0, tenure.number()));
         }
         let kept = self.record_of(turn.common, turn.now, index);
         self.end(turn, index, Ended::Fenced);
