@@ -47,6 +47,7 @@ impl State {
     fn forget_gone(&mut self, is_told: impl Fn(&str, &AgentShown) -> bool, now_ns: u64) {
         self.agents
             .retain(|name, it| it.trunk.is_some() || it.missed.is_shown(is_told(name, it), now_ns));
+        self.told.retain(|name, _| self.agents.contains_key(name));
     }
 }
 

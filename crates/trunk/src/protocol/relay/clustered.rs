@@ -603,9 +603,7 @@ impl Relay {
         let is_its = |(_, on): &(SessionId, u16), _: &mut Held| {
             usize::from(on.to_le_bytes()[0]) == game.place()
         };
-        for (_, it) in moved.extract_if(is_its) {
-            arbitration.close(it.id, it.tenure);
-        }
+        let moved: Vec<_> = moved.extract_if(is_its).map(|(_, it)| it).collect();
         let mut seats = Vec::new();
         for (_, home) in homes.extract_if(|_, home| home.game == game) {
             let seat = arbitration.leave_home(home.id);
@@ -616,6 +614,18 @@ impl Relay {
         for (worker, link) in seats {
             if worker != self.worker {
                 act(Action::Pass(worker, Passed::HomeLost(link)));
+            }
+        }
+        self.end_moved(moved, act);
+    }
+
+    /// What would have told the game processes that these were moved away cannot come any more.
+    /// Those that know them by another worker's link hear that they are over.
+    fn end_moved(&mut self, moved: Vec<Held>, act: Act<'_>) {
+        let Some(arbitration) = self.clusters.arbitration.clone() else { return };
+        for it in moved {
+            if let Some(Some(home)) = arbitration.close(it.id, it.tenure) {
+                self.say(home, |writer| writer.closed(home.session, LOST), act);
             }
         }
     }
@@ -659,10 +669,9 @@ impl Relay {
         self.clusters.waiting.clear();
         self.clusters.muted.clear();
         self.clusters.left.clear();
+        let moved = self.clusters.moved.drain().map(|(_, it)| it).collect();
+        self.end_moved(moved, act);
         if let Some(arbitration) = self.clusters.arbitration.clone() {
-            for (_, it) in self.clusters.moved.drain() {
-                arbitration.close(it.id, it.tenure);
-            }
             for unmoved in arbitration.lose(self.worker) {
                 self.refuse_move(unmoved, act);
             }

@@ -134,6 +134,8 @@ impl Ends {
         if self.packet.is_empty() {
             (self.packet, self.record) = (vec![0; PAYLOAD_BYTES_MAX], vec![0; BUNDLE_BYTES_MAX]);
         }
+        // A number may stand for another session by now.
+        self.take(session);
         self.all.insert(session, Box::new(it));
         self.touch(session);
     }
