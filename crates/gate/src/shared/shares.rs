@@ -14,12 +14,22 @@ use ringgate_batch::Endpoint;
 use ringgate_core::drops::DropReason;
 use ringgate_core::sync::lock;
 
-pub(crate) struct Shares(Mutex<Census>);
+pub(crate) struct Shares {
+    players_max: usize,
+    key: HashKey,
+    /// Made for the first of them: most gateways have none.
+    census: Mutex<Option<Census>>,
+}
 
 impl Shares {
     /// For so many players.
-    pub(crate) fn new(players_max: usize, key: HashKey) -> Self {
-        Self(Mutex::new(Census::new(AREAS * players_max, key)))
+    pub(crate) const fn new(players_max: usize, key: HashKey) -> Self {
+        Self { players_max, key, census: Mutex::new(None) }
+    }
+
+    fn with<T>(&self, look: impl FnOnce(&mut Census) -> T) -> T {
+        let make = || Census::new(AREAS * self.players_max, self.key);
+        look(lock(&self.census).get_or_insert_with(make))
     }
 
     /// One more, if the backend has fewer than `max`, and its source fewer than the limits say.
@@ -29,31 +39,30 @@ impl Shares {
         address: &Address,
         limits: &Limits,
     ) -> Result<(), DropReason> {
-        let mut census = lock(&self.0);
-        let has_room = check_source(&census, address.listener, &address.endpoint, limits);
-        if has_room.is_err() || census.of(&Area::backend(backend)) >= max {
-            return Err(DropReason::UnprovenFull);
-        }
-        areas(backend, address).for_each(|area| census.enter(&area));
-        Ok(())
+        self.with(|census| {
+            let has_room = check_source(census, address.listener, &address.endpoint, limits);
+            if has_room.is_err() || census.of(&Area::backend(backend)) >= max {
+                return Err(DropReason::UnprovenFull);
+            }
+            areas(backend, address).for_each(|area| census.enter(&area));
+            Ok(())
+        })
     }
 
     /// One more, a player that another process has had.
     pub(crate) fn resume(&self, backend: BackendId, address: &Address) {
-        let mut census = lock(&self.0);
-        areas(backend, address).for_each(|area| census.enter(&area));
+        self.with(|census| areas(backend, address).for_each(|area| census.enter(&area)));
     }
 
     /// One less.
     pub(crate) fn leave(&self, backend: BackendId, address: &Address) {
-        let mut census = lock(&self.0);
-        areas(backend, address).for_each(|area| census.leave(&area));
+        self.with(|census| areas(backend, address).for_each(|area| census.leave(&area)));
     }
 
     /// How many there are.
     #[cfg(test)]
     pub(crate) fn of(&self, backend: BackendId) -> u32 {
-        lock(&self.0).of(&Area::backend(backend))
+        self.with(|census| census.of(&Area::backend(backend)))
     }
 }
 
