@@ -783,6 +783,27 @@ fn a_player_whose_move_is_told_by_half_is_where_it_was_announced_last() {
     }
 }
 
+/// The process knows it by the link of the gateway that it has come by first, and that it is moved
+/// was not said yet.
+#[test]
+fn a_process_hears_that_a_moved_player_is_over_whose_gateway_is_gone() {
+    for is_link_lost in [false, true] {
+        let mut agent = Agent::new();
+        let next = agent.has_next(1);
+        agent.announces(0, of(1, 11));
+        agent.claims(1, of(2, 12), of(1, 11));
+        agent.announces(1, of(2, 12));
+        agent.opens_moved((1, next), (there(), NEXT_ID, of(2, 12)));
+        if is_link_lost {
+            let game = agent.games[1];
+            agent.with(1, |relay, act| relay.disconnect(game, act));
+            assert_eq!(std::mem::take(&mut agent.done), ["0 closed 1", "1 link ended"]);
+        } else {
+            assert_eq!(agent.loses_lane(1), ["0 closed 1", "1 hung up"]);
+        }
+    }
+}
+
 /// The process knows it by the link of the gateway that it has come by first.
 #[test]
 fn a_gateway_that_moves_a_session_of_another_one_hears_that_its_process_has_heard_of_it() {
