@@ -624,7 +624,8 @@ impl Relay {
     fn end_moved(&mut self, moved: Vec<Held>, act: Act<'_>) {
         let Some(arbitration) = self.clusters.arbitration.clone() else { return };
         for it in moved {
-            if let Some(Some(home)) = arbitration.close(it.id, it.tenure) {
+            let home = arbitration.close(it.id, it.tenure).flatten();
+            if let Some(home) = home.filter(|home| home.worker != self.worker) {
                 self.say(home, |writer| writer.closed(home.session, LOST), act);
             }
         }

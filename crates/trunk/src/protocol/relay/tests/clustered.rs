@@ -797,9 +797,9 @@ fn a_process_hears_that_a_moved_player_is_over_whose_gateway_is_gone() {
         if is_link_lost {
             let game = agent.games[1];
             agent.with(1, |relay, act| relay.disconnect(game, act));
-            assert_eq!(std::mem::take(&mut agent.done), ["0 closed 1", "1 link ended"]);
+            assert_eq!(std::mem::take(&mut agent.done), ["1 link ended", "0 closed 1"]);
         } else {
-            assert_eq!(agent.loses_lane(1), ["0 closed 1", "1 hung up"]);
+            assert_eq!(agent.loses_lane(1), ["1 hung up", "0 closed 1"]);
         }
     }
 }
