@@ -73,6 +73,7 @@ fn check_cluster(frame: Frame<'_>) {
         FromArbiter::Arbitrates => writer.arbitrates(),
         FromArbiter::ArbitratesPlain => writer.arbitrates_plain(),
         FromArbiter::ArbitratesDelivery => writer.arbitrates_delivery(),
+        FromArbiter::Crowded(is_crowded) => writer.crowded(is_crowded),
         FromArbiter::Sure(number) => writer.sure(number),
         FromArbiter::Standing(it) => writer.standing(&it),
     });
