@@ -120,6 +120,11 @@ impl Machine {
         String::from_utf8_lossy(&said.expect("nsenter was there").stdout).into_owned()
     }
 
+    /// Waits until the journal has this: what a process has said may come after its end.
+    pub(crate) fn tells(&self, what: &str) {
+        wait_for(what, || self.journal().contains(what).then_some(()));
+    }
+
     /// Waits until systemd has started it so many times again and it serves.
     pub(crate) fn restarted(&self, times: u32) {
         wait_for("a restart", || {
@@ -310,8 +315,7 @@ fn it_is_told_to_reload(machine: &Machine) {
     machine.write("/etc/ringgate/gate.toml", 0o644, &config("spim = \"5us\"\n"));
     let refused = machine.program("systemctl reload ringgate").output().expect("it runs");
     assert!(!refused.status.success(), "{}", machine.journal());
-    let journal = machine.journal();
-    assert!(journal.contains("did you mean spin?"), "{journal}");
+    machine.tells("did you mean spin?");
     machine.write("/etc/ringgate/gate.toml", 0o644, &config(""));
     machine.run("systemctl reload ringgate");
     assert_eq!(machine.unit("StatusText"), "serving", "{}", machine.journal());
@@ -347,9 +351,8 @@ fn it_comes_back_after_a_crash(machine: &Machine, player: &mut Spoken) {
     machine.run("systemctl kill -s KILL --kill-whom=main ringgate");
     machine.restarted(1);
     assert_eq!(player.ask("rest"), "0", "the port was closed");
-    let journal = machine.journal();
-    assert!(journal.contains("4 sockets go on that the service manager has kept"), "{journal}");
-    assert!(machine.run("ringgate denied").contains("203.0.113.0/24"), "{journal}");
+    machine.tells("4 sockets go on that the service manager has kept");
+    assert!(machine.run("ringgate denied").contains("203.0.113.0/24"), "{}", machine.journal());
     player.ask("connect 2");
     player.ask("echo");
 }
@@ -360,8 +363,7 @@ fn it_is_ended_when_it_hangs(machine: &Machine, player: &mut Spoken) {
     player.ask("echo");
     machine.run("systemctl kill -s STOP --kill-whom=main ringgate");
     machine.restarted(2);
-    let journal = machine.journal();
-    assert!(journal.contains("Watchdog timeout"), "{journal}");
+    machine.tells("Watchdog timeout");
     player.ask("connect 3");
     player.ask("echo");
 }
@@ -410,9 +412,7 @@ fn it_takes_the_keys_that_there_are(machine: &Machine) {
     machine.write("/etc/ringgate/gate.toml", 0o644, &config(""));
     let refused = machine.program("systemctl start ringgate").output().expect("it runs");
     assert!(!refused.status.success(), "{}", machine.journal());
-    wait_for("the reason", || {
-        machine.journal().contains("keys[0].credential: found nothing in it").then_some(())
-    });
+    machine.tells("keys[0].credential: found nothing in it");
     machine.run("systemctl stop ringgate");
 
     machine.write("/etc/ringgate/fleet.key", 0o600, &format!("{KEY_HEX}\n"));
