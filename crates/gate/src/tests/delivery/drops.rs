@@ -51,6 +51,8 @@ fn every_reason_of_a_listener_that_delivers_is_provoked() {
 #[test]
 fn messages_wait_for_the_room_of_an_agents_link() {
     let (mut rig, game, mut player, session) = playing();
+    // The gate stays in this process: to the next one the agent says so anew.
+    let _claims = std::sync::Arc::clone(&rig.host.gate().common.claims);
     game.say(&mut rig, |writer| writer.crowded(true));
     player.end.send(Channel::Reliable(0), b"x", None).expect("room");
     let says = |rig: &mut Rig, player: &mut Player| {

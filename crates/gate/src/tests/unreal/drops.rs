@@ -180,6 +180,8 @@ fn one_address_does_not_fill_the_memory_of_responses() {
     setup.worker_sessions_max = 8;
     let share = setup.claim_limits().tokens_max / 8;
     let mut arena = Arena::new(setup, 1);
+    // The gate stays in this process: the next one counts the shares of blocks anew.
+    let _claims = std::sync::Arc::clone(&arena.rig().host.gate().common.claims);
     let mut mover = Player::connected(&mut arena, 5);
     let flood = |arena: &mut Arena, from: Endpoint, client_id: usize| {
         let mut hostile = Player::new(arena, client_id as u8);
