@@ -4,7 +4,6 @@
 //! Skipped aloud where `etcd` is not installed; `REQUIRE_ETCD=1` makes that a failure.
 
 use std::net::UdpSocket;
-use std::process::Command;
 use std::time::Duration;
 
 use ringgate_core::netcode::{ConnectToken, ServerAddresses, State};
@@ -14,6 +13,7 @@ use crate::command::{ringgate, run};
 use crate::control_rig::{Daemon, Game, Player, Text, token, wait_for};
 use crate::fleet_rig::{Fleet, backend, backend_is_up, in_fleet, key, routing_token};
 use crate::oncall::row;
+use crate::upgrade_rig::kill;
 
 #[test]
 fn a_gateway_registers_and_serves_what_the_fleet_knows() {
@@ -518,7 +518,7 @@ impl Heir {
 
 impl Drop for Heir {
     fn drop(&mut self) {
-        let _ = Command::new("kill").args(["-s", "KILL", &self.0]).status();
+        kill(self.0.parse().expect("a number"));
     }
 }
 

@@ -133,6 +133,12 @@ impl Drop for Line {
 pub(crate) fn kill(pid: u32) {
     // It may have ended by itself.
     let _ = Command::new("kill").args(["-s", "KILL", &pid.to_string()]).output();
+    // It has its locks and sockets for a moment; as a zombie it has none.
+    wait_for("its end", || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let threads = std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+        (stat.is_empty() || stat.contains(") Z ") && threads <= 1).then_some(())
+    });
 }
 
 /// A message on its way, with its descriptors.
