@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::{Card, CardChoice, CardCounts, CardMode, CardNews, CardOptions, GivenBase, LeftSums};
 use crate::{SocketDriver, StartError};
 use ringgate_xdp::book::Book;
+use ringgate_xdp::frame::Mac;
 use ringgate_xdp::netlink::{Asking, Facts, Link, Snapshot};
 use ringgate_xdp::program::{Attached, Counts, Place, Program};
 use ringgate_xdp::queue::{Mode, Notes, QueueOptions, Statistics};
@@ -100,11 +101,9 @@ impl CardBase {
             return Err(io::ErrorKind::NotFound.into());
         }
         let left_sums = left_sums(&link, &Facts::of(link.index));
-        let takes_frames = program.is_some()
-            && link.program == program
-            && mac.is_none_or(|it| link.mac == Some(it));
-        let is_attached = Arc::new(AtomicBool::new(takes_frames));
-        link.mac = mac.or(link.mac);
+        let mac = mac.or(link.mac);
+        let is_attached = Arc::new(AtomicBool::new(takes_frames(&link, program, mac)));
+        link.mac = mac;
         let prepared = Prepared::new(link.index)?;
         let program = Arc::new(Program::adopt(tables, queues)?);
         let snapshot = prepared.snapshot().clone();
@@ -209,8 +208,7 @@ impl CardBase {
         let (book, is_attached) = (Arc::clone(&self.book), Arc::clone(&self.is_attached));
         self.watch = Some(prepared.start(move |snapshot: Snapshot| {
             let now = snapshot.links.iter().find(|link| link.index == index);
-            let takes_frames = |now: &Link| own.is_some() && now.program == own && now.mac == mac;
-            let is_there = now.is_some_and(takes_frames);
+            let is_there = now.is_some_and(|now| takes_frames(now, own, mac));
             if is_attached.swap(is_there, Ordering::Relaxed) != is_there {
                 tell(if is_there { CardNews::ProgramBack } else { CardNews::ProgramGone });
             }
@@ -229,6 +227,11 @@ fn what_is_attached(attached: &Attached, link: &Link) -> (Option<u32>, Option<u3
         Ok((program, interface)) => (Some(program), interface),
         Err(_) => (link.program, Some(link.index)),
     }
+}
+
+/// Whether our program takes frames of an interface: it is there, and knows them by its address.
+fn takes_frames(link: &Link, own: Option<u32>, mac: Option<Mac>) -> bool {
+    own.is_some() && link.program == own && link.mac == mac
 }
 
 /// What is known of an interface: itself, its card, and whether a VLAN is in it.
