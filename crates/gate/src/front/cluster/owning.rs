@@ -185,12 +185,10 @@ pub(crate) trait Owning: Clustering {
     ) {
         let claims = Arc::clone(&turn.common.claims);
         let own = self.clusters().get(index).filter(|it| it.id == session);
-        let own = own.map(|it| (it.tenure, it.told.map(|(told, _)| told)));
-        if let Some((tenure, told)) = own
-            && let Some(link) =
-                Self::arbiter_of(turn.common, told.unwrap_or_else(|| self.backend_of(index)))
-        {
-            turn.tell_link(link, |writer| writer.given(&session.0, tenure.number()));
+        let own = own.map(|it| it.tenure);
+        let link = Self::arbiter_of(turn.common, self.arbitrated_at(index));
+        if let (Some(own), Some(link)) = (own, link) {
+            turn.tell_link(link, |writer| writer.given(&session.0, own.number()));
         }
         let kept = self.record_of(turn.common, turn.now, index);
         self.end(turn, index, Ended::Fenced);
@@ -282,10 +280,8 @@ pub(crate) trait Owning: Clustering {
         let it = self.clusters_mut().get_mut(index)?;
         it.revision += 1;
         let it = self.clusters().get(index)?;
-        let Portable { backend, talks_to, slot, timeout_ms, heard_ns, proof } =
-            self.portable(common, index);
-        // One that goes over to another backend is the first one's until that is told there.
-        let backend = it.told.map_or(backend, |(told, _)| told);
+        let Portable { talks_to, slot, timeout_ms, heard_ns, proof } = self.portable(common, index);
+        let backend = self.arbitrated_at(index);
         let silent_ns = now.mono_ns.saturating_sub(heard_ns);
         let (socket, local) = talks_to;
         let local = if local == LocalIp::UNSPECIFIED { [0; 16] } else { *local.ip_bytes() };

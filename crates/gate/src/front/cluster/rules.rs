@@ -37,6 +37,13 @@ pub(crate) trait Clustering: Carried + Sized {
     /// Where a session plays, also while no backend may name it.
     fn backend_of(&self, index: Entry<Self::Session>) -> BackendId;
 
+    /// Whose arbiter knows a session: one that goes over to another backend is the first one's
+    /// until that is told there.
+    fn arbitrated_at(&self, index: Entry<Self::Session>) -> BackendId {
+        let told = self.clusters().get(index).and_then(|it| it.told);
+        told.map_or_else(|| self.backend_of(index), |(backend, _)| backend)
+    }
+
     /// The epoch of the link to its backend in which that was told of it; 0 before it was.
     fn announced(&mut self, index: Entry<Self::Session>) -> &mut u32;
 
@@ -97,7 +104,6 @@ pub(crate) trait Clustering: Carried + Sized {
 
 /// A session's part of its record that its front knows.
 pub(crate) struct Portable {
-    pub(crate) backend: BackendId,
     /// What its player talks to.
     pub(crate) talks_to: (SocketId, LocalIp),
     pub(crate) slot: u32,

@@ -205,12 +205,10 @@ pub(crate) trait Taking: Clustering {
             }
             return;
         };
-        let it = self.clusters().get(index);
-        let told = it.and_then(|it| it.told).map(|(told, _)| told);
-        if told.unwrap_or_else(|| self.backend_of(index)) != backend {
+        if self.arbitrated_at(index) != backend {
             return;
         }
-        let own = it.map(|it| it.tenure);
+        let own = self.clusters().get(index).map(|it| it.tenure);
         match reply {
             // An arbiter that has begun anew may have believed one that has an earlier term.
             Reply::Fenced { holder } if Some(holder) > own || own == Some(tenure) => {

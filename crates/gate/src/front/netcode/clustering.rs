@@ -57,7 +57,6 @@ impl Clustering for NetcodeFront {
         let session = self.sessions.at(index);
         let policy = &self.listeners[self.sessions.address(index).listener].replay;
         Portable {
-            backend: session.backend,
             talks_to: session.talks_to(),
             slot: session.slot.0,
             timeout_ms: session.timeout_ms,

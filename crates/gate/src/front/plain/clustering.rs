@@ -62,7 +62,6 @@ impl Clustering for PlainFront {
         let is_numbered = rules.is_ok_and(|rules| rules.sequence.is_some());
         let guard = self.guards[0].get(index).filter(|it| is_numbered && it.is_started());
         Portable {
-            backend: session.backend,
             talks_to: (session.socket, session.local),
             slot: session.claim.slot.0,
             timeout_ms: rules.map_or(0, timeout_ms),

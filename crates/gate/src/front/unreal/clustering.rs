@@ -66,7 +66,6 @@ impl Clustering for UnrealFront {
         let rules = rules_of(common, self.sessions.address(index).listener);
         let (player_ids, server_ids) = (session.player_ids, session.server_ids);
         Portable {
-            backend: session.claim.backend,
             talks_to: (session.socket, session.local),
             slot: session.claim.slot.0,
             timeout_ms: rules.map_or(0, timeout_ms),
