@@ -289,9 +289,7 @@ fn a_fleet_is_told_of_a_token_once_it_can_open_no_other_session() {
         assert!(claims.take_joins().is_empty());
         let (token, join) = tagged(&mut rig, 1, 5);
         let scribe = Scribe::new(&token);
-        rig.deliver(home(1), &scribe.request());
-        let challenge = scribe.challenge(&mut rig, home(1));
-        rig.deliver(home(1), &scribe.packet(PacketKind::Response, 1, &challenge));
+        scribe.connect(&mut rig, home(1));
         assert_eq!((rig.sessions(), claims.take_joins()), (1, Vec::new()), "it may come again");
         rig.deliver(home(1), &scribe.payload(2, b"here"));
         assert_eq!(claims.take_joins(), [(BackendId(0), join.expect("it is tagged"))]);
@@ -316,9 +314,7 @@ fn a_player_who_is_moved_before_it_speaks_has_come_where_its_token_says() {
     assert!(claims.take_joins().is_empty());
     let (token, join) = tagged(&mut rig, 1, 5);
     let scribe = Scribe::new(&token);
-    rig.deliver(home(1), &scribe.request());
-    let challenge = scribe.challenge(&mut rig, home(1));
-    rig.deliver(home(1), &scribe.packet(PacketKind::Response, 1, &challenge));
+    scribe.connect(&mut rig, home(1));
     let session = rig.session_at(home(1));
     let (backend, ticket, time_ms, message, data) = ("zone", 7, 500, None, &b""[..]);
     let asked = Move { session, backend, ticket, time_ms, confirms: false, message, data };

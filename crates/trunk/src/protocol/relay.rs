@@ -586,8 +586,10 @@ impl Relay {
             }
             ToGateway::CloseAfter(CloseAfter { session, .. }) => {
                 let taken = self.places[game.place()].taken.as_mut();
-                let closed = taken.and_then(|taken| taken.delivered.get_mut(&session));
-                let _ = closed.map(|is_closed| *is_closed = true);
+                let delivered = taken.and_then(|taken| taken.delivered.get_mut(&session));
+                if let Some(is_closed) = delivered {
+                    *is_closed = true;
+                }
             }
             _ => {}
         }

@@ -140,6 +140,12 @@ impl Agent {
         self.says(at, |writer| writer.numbered(there(), number, b"hi"))
     }
 
+    fn loses_link(&mut self, at: usize) -> Vec<String> {
+        let game = self.games[at];
+        self.with(at, |relay, act| relay.disconnect(game, act));
+        std::mem::take(&mut self.done)
+    }
+
     fn loses_lane(&mut self, at: usize) -> Vec<String> {
         self.with(at, |relay, act| relay.handle_lane_lost(act));
         std::mem::take(&mut self.done)
@@ -339,8 +345,7 @@ fn of_a_player_who_is_an_address_the_process_has_one_session() {
     assert_eq!(closes(&mut agent, 1), ["1 closed 2"]);
     assert!(agent.relays[1].clusters.waiting.is_empty());
     plays(&mut agent, 1, OTHER, of(1, 12));
-    let game = agent.games[1];
-    agent.with(1, |relay, act| relay.disconnect(game, act));
+    agent.loses_link(1);
     assert!(agent.relays[1].clusters.waiting.is_empty());
 }
 
@@ -570,9 +575,7 @@ fn a_game_process_may_end_a_session_without_a_gateway_and_may_die() {
     agent.announces(0, of(1, 11));
     agent.claims(1, of(2, 12), of(1, 11));
     agent.announces(1, of(2, 12));
-    let game = agent.games[0];
-    agent.with(0, |relay, act| relay.disconnect(game, act));
-    assert_eq!(std::mem::take(&mut agent.done), ["0 link ended", "1 link ended", "1 hung up"]);
+    assert_eq!(agent.loses_link(0), ["0 link ended", "1 link ended", "1 hung up"]);
     let game = agent.relays[1].connect().expect("there is room");
     agent.with(1, |relay, act| relay.handle_bundle(game, &bundle(hello("arena-1")), act));
     let link = agent.relays[1].places[game.place()].taken.as_ref().and_then(|it| it.link);
@@ -584,9 +587,7 @@ fn a_game_process_may_end_a_session_without_a_gateway_and_may_die() {
     let mut agent = Agent::new();
     agent.announces(0, of(1, 11));
     agent.loses_lane(0);
-    let game = agent.games[0];
-    agent.with(0, |relay, act| relay.disconnect(game, act));
-    assert!(agent.done.is_empty());
+    assert!(agent.loses_link(0).is_empty());
     assert_eq!(agent.claims(1, of(2, 12), of(1, 11)), ["1 granted 2"]);
     assert_eq!(agent.announces(1, of(2, 12)), ["1 opened 2"]);
     assert_eq!(agent.brings(1, 1), ["1 hears of 2"]);
@@ -771,10 +772,8 @@ fn a_player_whose_move_is_told_by_half_is_where_it_was_announced_last() {
         let next = agent.has_next(0);
         agent.announces(0, of(1, 11));
         agent.opens_moved((0, next), (there(), NEXT_ID, of(1, 11)));
-        let game = agent.games[0];
         if is_link_lost {
-            agent.with(0, |relay, act| relay.disconnect(game, act));
-            assert_eq!(std::mem::take(&mut agent.done), ["0 link ended"]);
+            assert_eq!(agent.loses_link(0), ["0 link ended"]);
         } else {
             assert_eq!(agent.loses_lane(0), ["0 hung up"]);
         }
@@ -795,9 +794,7 @@ fn a_process_hears_that_a_moved_player_is_over_whose_gateway_is_gone() {
         agent.announces(1, of(2, 12));
         agent.opens_moved((1, next), (there(), NEXT_ID, of(2, 12)));
         if is_link_lost {
-            let game = agent.games[1];
-            agent.with(1, |relay, act| relay.disconnect(game, act));
-            assert_eq!(std::mem::take(&mut agent.done), ["1 link ended", "0 closed 1"]);
+            assert_eq!(agent.loses_link(1), ["1 link ended", "0 closed 1"]);
         } else {
             assert_eq!(agent.loses_lane(1), ["1 hung up", "0 closed 1"]);
         }
@@ -984,16 +981,13 @@ fn a_session_whose_game_process_does_not_come_back_is_forgotten() {
     let pass = |agent: &Agent, at_s| agent.arbitration.pass_time(at_s, at_s);
     agent.announces(0, of(1, 11));
     for at_s in [1, 601] {
-        let game = agent.games[0];
-        agent.with(0, |relay, act| relay.disconnect(game, act));
+        agent.loses_link(0);
         assert!(pass(&agent, at_s).is_empty());
         (agent.games[0], agent.links[0]) = let_in(&mut agent.relays[0]);
         agent.done.clear();
         assert_eq!(agent.announces(0, of(1, 11)), ["0 opened 1"], "another one is there in time");
     }
-    let game = agent.games[0];
-    agent.with(0, |relay, act| relay.disconnect(game, act));
-    agent.done.clear();
+    agent.loses_link(0);
     for at_s in [700, 1300] {
         assert!(pass(&agent, at_s).is_empty() && agent.arbitration.counts()[0] == 1);
     }
