@@ -132,17 +132,21 @@ impl Port {
 
     /// Sends what is sealed. `false` where the kernel has no room for all of it.
     pub fn send(&mut self, lane: &mut Lane, now_ns: u64) -> io::Result<bool> {
-        let mut failures = 0;
+        let (mut failures, mut was_too_long) = (0, false);
         while lane.pending().len() > 0 {
             let sent = Burst::of(lane, self.alone).send(self.socket.as_fd());
             match sent {
                 Ok((datagrams, cut)) => {
+                    was_too_long = false;
                     lane.handle_sent(datagrams);
                     self.alone = self.alone.saturating_sub(datagrams);
                     self.cut[0] += cut;
                 }
                 Err(Trouble::NoRoom) => return Ok(false),
+                // Of an earlier datagram, most likely: of this one it is said again.
+                Err(Trouble::TooLong { .. }) if !std::mem::replace(&mut was_too_long, true) => {}
                 Err(Trouble::TooLong { bytes }) => {
+                    was_too_long = false;
                     lane.handle_too_long(bytes, now_ns);
                     lane.handle_sent(1);
                     self.alone = self.alone.saturating_sub(1);
@@ -170,7 +174,7 @@ impl Port {
         for _ in 0..=TRIES_MAX {
             match self.socket.send(datagram) {
                 // Of an earlier datagram, as in `send`.
-                Err(why) if why.kind() == io::ErrorKind::ConnectionRefused => {}
+                Err(why) if why.kind() != io::ErrorKind::WouldBlock => {}
                 _ => return,
             }
         }
@@ -204,17 +208,12 @@ fn is_same(one: SocketAddr, other: SocketAddr) -> bool {
     (one.ip(), one.port()) == (other.ip(), other.port())
 }
 
-/// What a receive or a send reports about a datagram before it.
+/// Whether an error says something of an earlier datagram or of the way, as any ICMP message does
+/// that comes in, a forged one too: the other side's silence tells whether it is true. What else
+/// there is says that the socket is none.
 fn is_passing(why: &io::Error) -> bool {
-    use io::ErrorKind::{ConnectionRefused, HostUnreachable, Interrupted, NetworkUnreachable};
-    matches!(
-        why.kind(),
-        io::ErrorKind::WouldBlock
-            | ConnectionRefused
-            | HostUnreachable
-            | NetworkUnreachable
-            | Interrupted
-    ) || matches!(why.raw_os_error(), Some(libc::EPERM | libc::ENETDOWN | libc::EPROTO))
+    use libc::{EBADF, EFAULT, EINVAL, ENOTCONN, ENOTSOCK};
+    !matches!(why.raw_os_error(), Some(EBADF | EFAULT | EINVAL | ENOTCONN | ENOTSOCK))
 }
 
 /// Why nothing of a burst was sent.

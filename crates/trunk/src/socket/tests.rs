@@ -4,10 +4,13 @@
 mod orders;
 mod rig;
 
+use std::net::{IpAddr, Ipv4Addr};
+
 use crate::protocol::control::Reason;
 use crate::protocol::datagram::{Header, Refusal};
 use crate::protocol::keys::Rekey;
 use ringgate_link::bundle::{CloseReason, Hello, Opened, SessionId};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::socket::trunk::{End, LaneReport, READS_MAX};
 use rig::{AGENT, GATEWAY, Heard, Rig};
@@ -244,6 +247,52 @@ fn an_agent_whose_address_changes_is_followed() {
     rig.push(GATEWAY, 0, 7, |writer| writer.payload(session(1), b"and back"));
     rig.until("the answer has come", |rig| rig.heard(AGENT).len() == 1);
     assert_eq!(moved(&rig), 1);
+}
+
+/// As routers say it, and as anybody can who guesses a port: a datagram of the agent's was too long
+/// for its way, or there is no such protocol, host or network.
+#[test]
+fn what_is_said_of_the_way_ends_no_trunk_and_costs_no_datagram() {
+    let gateway = Ipv4Addr::new(127, 83, 19, 7);
+    let raw = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::ICMPV4));
+    let Ok(raw) = raw.inspect_err(|why| eprintln!("SKIPPED: no raw socket: {why}")) else { return };
+    let Some(mut rig) = Rig::at(gateway, Rekey::default()) else { return };
+    let (door, agent) = (rig.door_address(), rig.agent_address());
+    let IpAddr::V4(agent_ip) = agent.ip() else { panic!("{agent} is none of ours") };
+    rig.tell(AGENT, 0, 7, |writer| writer.hello(&Hello::new(1, "arena-1")));
+    rig.tell(GATEWAY, 0, 7, |writer| writer.opened(&opened(1)));
+    rig.until("both know the link", |rig| [0, 1].iter().all(|it| rig.heard(*it).len() == 1));
+    rig.forget();
+    let mut pushed = 0;
+    for code in [4, 2, 7, 8, 3, 4] {
+        for finds_it_by_sending in [true, false] {
+            let mut message = vec![3, code, 0, 0, 0, 0];
+            message.extend(552_u16.to_be_bytes());
+            message.extend([0x45, 0, 4, 0xcc, 0, 1, 0x40, 0, 64, 17, 0, 0]);
+            message.extend([agent_ip.octets(), gateway.octets()].concat());
+            message.extend([agent.port(), door.port(), 1208, 0].map(u16::to_be_bytes).concat());
+            let halves = message.chunks(2).map(|it| u32::from(it[0]) << 8 | u32::from(it[1]));
+            let sum = halves.sum::<u32>();
+            let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+            message[2..4].copy_from_slice(&sum.to_be_bytes());
+            raw.send_to(&message, &SockAddr::from(agent)).expect("loopback takes it");
+            for from in [AGENT, GATEWAY] {
+                rig.push(from, 0, 7, |writer| writer.payload(session(1), &[7; 1000]));
+            }
+            pushed += 1;
+            if finds_it_by_sending {
+                rig.flush(AGENT);
+            }
+            rig.until("both have come", |rig| {
+                [AGENT, GATEWAY].iter().all(|it| rig.heard(*it).len() == pushed)
+            });
+        }
+    }
+    for end in [AGENT, GATEWAY] {
+        assert!(rig.trunk(end).over().is_none());
+        let stats = rig.trunk(end).stats().next().expect("there is a lane");
+        assert_eq!((stats.lane.path_bytes, stats.lane.arrived_here.lost()), (8900, 0));
+    }
 }
 
 #[test]

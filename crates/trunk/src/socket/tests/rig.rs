@@ -1,5 +1,6 @@
 //! A gateway's and an agent's end over loopback, in one thread.
 
+use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -97,11 +98,16 @@ impl Waiting {
 impl Rig {
     /// A trunk with two lanes, both of them up.
     pub(super) fn with(rekey: Rekey) -> Option<Self> {
+        Self::at(Ipv4Addr::LOCALHOST, rekey)
+    }
+
+    /// The same, to a gateway at that address.
+    pub(super) fn at(address: Ipv4Addr, rekey: Rekey) -> Option<Self> {
         if !is_possible() {
             return None;
         }
         let clock = Clock::start();
-        let door = Door::bind(([127, 0, 0, 1], 0).into()).expect("loopback");
+        let door = Door::bind((address, 0).into()).expect("loopback");
         let settings = Settings { rekey, token: STREAM, ..Settings::default() };
         let end = || End {
             trunk: None,
@@ -160,6 +166,11 @@ impl Rig {
 
     pub(super) fn door_address(&self) -> std::net::SocketAddr {
         self.door.address().expect("it is bound")
+    }
+
+    /// Where the agent's lane sends from.
+    pub(super) fn agent_address(&self) -> std::net::SocketAddr {
+        self.trunk(GATEWAY).other_end(0).expect("it is up")
     }
 
     pub(super) fn trunk(&self, which: usize) -> &Trunk {
