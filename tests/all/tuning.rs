@@ -16,6 +16,7 @@ use ringgate_tokens::desk::{Desk, Rules};
 use crate::command::{ringgate, run};
 use crate::control_rig::{Daemon, Game, Text, wait_for};
 use crate::folder::Folder;
+use crate::upgrade_rig::is_root;
 
 fn tuning(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tuning").join(path)
@@ -183,6 +184,35 @@ fn the_containers_profile_allows_what_the_daemon_allows_itself() {
         assert!(allowed.iter().any(|it| it == call), "{call} is missing");
     }
     assert!(allowed.iter().any(|it| it == "io_uring_setup"));
+}
+
+/// As the Dockerfile makes it, of the program that tests run: it starts there, and looks up a name.
+#[test]
+fn the_containers_image_has_all_that_the_program_needs() {
+    if !is_root() {
+        return;
+    }
+    let dockerfile = text_of("container/Dockerfile");
+    let make = dockerfile.lines().find_map(|line| line.strip_prefix("RUN mkdir /image && "));
+    let folder = Folder::new();
+    let make = make.expect("it makes the image").replace("/image", "\"$IMAGE\"");
+    let make = make.replace("target/dist/ringgate", "\"$PROGRAM\"");
+    let program = ringgate([] as [&str; 0]).get_program().to_owned();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &make]).env("IMAGE", folder.path()).env("PROGRAM", program);
+    run(shell).succeeded();
+    std::fs::create_dir(folder.join("etc")).expect("ours");
+    folder.file("etc/hosts", "127.0.0.1 etcd.example\n", 0o644);
+    let fleet = "[fleet]\nendpoints = [\"http://etcd.example:1\"]\nprefix = \"/f\"\n";
+    folder.file("fleet.toml", fleet, 0o644);
+    let inside = |words: &[&str]| {
+        let mut command = Command::new("chroot");
+        command.arg(folder.path()).arg("/ringgate").args(words);
+        run(command)
+    };
+    assert!(inside(&["--version"]).succeeded().starts_with("ringgate "));
+    let refused = inside(&["fleet", "status", "--config", "/fleet.toml"]).stderr;
+    assert!(refused.contains("Connection refused"), "{refused}");
 }
 
 #[test]

@@ -15,7 +15,7 @@ pub fn last(text: &str, now_unix_s: u64) -> Option<u64> {
     if numbers.next().is_some() || hour > 23 || minute > 59 || second > 59 {
         return None;
     }
-    let now = libc::time_t::try_from(now_unix_s).ok()?;
+    let now = now_unix_s.try_into().ok()?;
     let mut day = MaybeUninit::<libc::tm>::uninit();
     // SAFETY: both pointers are to values of their type, and outlive the call.
     let known = unsafe { libc::localtime_r(&raw const now, day.as_mut_ptr()) };

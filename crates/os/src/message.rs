@@ -36,14 +36,14 @@ impl<'a> Outgoing<'a> {
     pub fn new(name: &'a [u8], control: &'a [u8], parts: &'a [IoSlice<'a>]) -> Self {
         let mut header = EMPTY_HEADER;
         header.msg_hdr.msg_iov = parts.as_ptr().cast_mut().cast();
-        header.msg_hdr.msg_iovlen = parts.len();
+        header.msg_hdr.msg_iovlen = parts.len() as _;
         if !name.is_empty() {
             header.msg_hdr.msg_name = name.as_ptr().cast_mut().cast();
             header.msg_hdr.msg_namelen = name.len() as u32;
         }
         if !control.is_empty() {
             header.msg_hdr.msg_control = control.as_ptr().cast_mut().cast();
-            header.msg_hdr.msg_controllen = control.len();
+            header.msg_hdr.msg_controllen = control.len() as _;
         }
         Self { header, borrowed: PhantomData }
     }
@@ -66,7 +66,7 @@ pub fn send(socket: BorrowedFd<'_>, messages: &mut [Outgoing<'_>]) -> io::Result
             socket.as_raw_fd(),
             messages.as_mut_ptr().cast(),
             messages.len() as u32,
-            libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+            (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as _,
         )
     };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
@@ -156,7 +156,7 @@ impl Receiver {
                 socket.as_raw_fd(),
                 self.headers.as_mut_ptr(),
                 count,
-                libc::MSG_DONTWAIT,
+                libc::MSG_DONTWAIT as _,
                 null_mut(),
             )
         };
@@ -185,7 +185,7 @@ impl Receiver {
         let header = &self.headers[index];
         // The kernel tells the length that a name would have, whatever room there was.
         let name_len = (header.msg_hdr.msg_namelen as usize).min(self.name_bytes);
-        let control_len = header.msg_hdr.msg_controllen.min(self.control_bytes);
+        let control_len = control_bytes(&header.msg_hdr).min(self.control_bytes);
         Incoming {
             len: header.msg_len as usize,
             truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
@@ -197,7 +197,7 @@ impl Receiver {
     fn restore(&mut self) {
         for header in &mut self.headers[..self.used] {
             header.msg_hdr.msg_namelen = self.name_bytes as u32;
-            header.msg_hdr.msg_controllen = self.control_bytes;
+            header.msg_hdr.msg_controllen = self.control_bytes as _;
             header.msg_hdr.msg_flags = 0;
         }
         self.used = 0;
@@ -256,7 +256,7 @@ pub fn receive_error<T>(
     header.msg_name = name.as_mut_ptr().cast();
     header.msg_namelen = NAME_BYTES as u32;
     header.msg_control = control.0.as_mut_ptr().cast();
-    header.msg_controllen = CONTROL_BYTES;
+    header.msg_controllen = CONTROL_BYTES as _;
     // SAFETY: `header` points to two live local buffers with their true lengths, and to no data
     // buffer at all.
     let received = unsafe {
@@ -267,20 +267,16 @@ pub fn receive_error<T>(
         return if error.kind() == io::ErrorKind::WouldBlock { Ok(None) } else { Err(error) };
     }
     let name = &name[..(header.msg_namelen as usize).min(NAME_BYTES)];
-    Ok(Some(read(name, &control.0[..header.msg_controllen.min(CONTROL_BYTES)])))
+    Ok(Some(read(name, &control.0[..control_bytes(&header).min(CONTROL_BYTES)])))
 }
 
 const EMPTY_PART: libc::iovec = libc::iovec { iov_base: null_mut(), iov_len: 0 };
 
-pub(crate) const EMPTY_HEADER: libc::mmsghdr = libc::mmsghdr {
-    msg_hdr: libc::msghdr {
-        msg_name: null_mut(),
-        msg_namelen: 0,
-        msg_iov: null_mut(),
-        msg_iovlen: 0,
-        msg_control: null_mut(),
-        msg_controllen: 0,
-        msg_flags: 0,
-    },
-    msg_len: 0,
-};
+/// How much control data a header tells of. C libraries have other types for it.
+pub(crate) const fn control_bytes(header: &libc::msghdr) -> usize {
+    header.msg_controllen as u64 as usize
+}
+
+// SAFETY: the structure consists of integers and of pointers that may be null. It is not written
+// out, because musl's has fields that nobody can name.
+pub(crate) const EMPTY_HEADER: libc::mmsghdr = unsafe { std::mem::zeroed() };

@@ -66,10 +66,11 @@ pub fn end_with_us(command: &mut Command) -> &mut Command {
 /// Puts this thread before every ordinary one of its core, at the lowest real-time priority. Needs
 /// `CAP_SYS_NICE`. Threads and processes that it starts are ordinary again.
 pub fn go_first() -> io::Result<()> {
-    let lowest = libc::sched_param { sched_priority: 1 };
+    let lowest: libc::c_int = 1;
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
-    // SAFETY: `lowest` is a live `sched_param`, which the call only reads; 0 is the calling thread.
-    match unsafe { libc::sched_setscheduler(0, policy, &raw const lowest) } {
+    // SAFETY: the kernel's `sched_param` is one integer, which the call only reads; 0 is the
+    // calling thread.
+    match unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const lowest) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }

@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use crate::control::{bytes_of, messages, write};
-use crate::message::EMPTY_HEADER;
+use crate::message::{EMPTY_HEADER, control_bytes};
 
 /// Descriptors in one message: the kernel's own limit (`SCM_MAX_FD`).
 pub const DESCRIPTORS_MAX: usize = 253;
@@ -26,7 +26,7 @@ pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io:
     (header.msg_iov, header.msg_iovlen) = (&raw mut part, 1);
     if !control.is_empty() {
         header.msg_control = control.as_mut_ptr().cast();
-        header.msg_controllen = control.len();
+        header.msg_controllen = control.len() as _;
     }
     loop {
         // SAFETY: `header` points to live buffers with their true lengths, which are only read.
@@ -52,7 +52,7 @@ pub fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize, V
     let mut header = EMPTY_HEADER.msg_hdr;
     (header.msg_iov, header.msg_iovlen) = (&raw mut part, 1);
     header.msg_control = control.as_mut_ptr().cast();
-    header.msg_controllen = CONTROL_BYTES;
+    header.msg_controllen = CONTROL_BYTES as _;
     let len = loop {
         // SAFETY: `header` points to live buffers with their true lengths.
         let received =
@@ -65,7 +65,7 @@ pub fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize, V
             },
         }
     };
-    let told = header.msg_controllen.min(CONTROL_BYTES);
+    let told = control_bytes(&header).min(CONTROL_BYTES);
     let numbers = descriptors(&control[..told]);
     // SAFETY: the kernel has made these descriptors for us with this message, and nobody else knows
     // their numbers.
