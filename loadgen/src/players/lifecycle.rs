@@ -61,12 +61,26 @@ impl Swarm {
             && step.change_at_ns(self.population.changed + 1) <= moment_ns
         {
             self.population.changed += 1;
-            return if step.to > step.from { self.owe(1, moment_ns) } else { self.send_away(now) };
+            if step.to > step.from {
+                self.owe(1, moment_ns);
+            } else {
+                self.send_away(now);
+            }
+            return;
         }
         if self.population.churn_at_ns <= moment_ns {
             self.population.churn_at_ns += step.churn_ns.unwrap_or(u64::MAX).max(1);
             self.send_away(now);
             return self.owe(1, moment_ns);
+        }
+        let next = self.population.plan.steps.get(self.population.step + 1);
+        // Whom a spike has brought goes with it, and whom it has sent away comes back.
+        let level = next.map_or(step.to, |next| next.from);
+        for _ in level..step.to {
+            self.send_away(now);
+        }
+        if step.to < level {
+            self.owe(level - step.to, step.end_ns);
         }
         self.end_silences(step.end_ns);
         self.population.step += 1;
@@ -97,9 +111,8 @@ impl Swarm {
             self.restart_traffic(step.start_ns);
         }
         if step.reconnect {
-            let everyone = self.population.present.len() as u32;
             let now = Now { mono_ns: step.start_ns, unix_ns: 0 };
-            (0..everyone).for_each(|_| self.send_away(now));
+            let everyone = std::iter::from_fn(|| self.send_away(now).then_some(())).count() as u32;
             self.owe(everyone, step.start_ns + self.setup.linger_ns + STORM_PAUSE_NS);
         }
     }
@@ -249,8 +262,8 @@ impl Swarm {
         self.begin_sending(index, now_ns);
     }
 
-    /// The longest here stops sending and will go.
-    fn send_away(&mut self, now: Now) {
+    /// The longest here stops sending and will go. Whether there is one.
+    fn send_away(&mut self, now: Now) -> bool {
         while let Some((index, session)) = self.population.present.pop_front() {
             let player = &mut self.players[index as usize];
             let is_here = player.session == session
@@ -263,9 +276,11 @@ impl Swarm {
                 self.gauges.leaving += 1;
                 let until_ns = now.mono_ns + self.setup.linger_ns;
                 self.players[index as usize].life = Life::Lingering { until_ns };
-                return self.reschedule(index);
+                self.reschedule(index);
+                return true;
             }
         }
+        false
     }
 
     /// Ends the plan here: nobody comes any more, and everyone who is here leaves as at its end.

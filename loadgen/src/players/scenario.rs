@@ -211,7 +211,7 @@ pub struct Step {
     pub start_ns: u64,
     /// Its end.
     pub end_ns: u64,
-    /// Players before.
+    /// Players before. A spike's have gone again by then.
     pub from: u32,
     /// Players after.
     pub to: u32,

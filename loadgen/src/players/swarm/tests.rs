@@ -142,6 +142,14 @@ impl Rig {
         self.swarm.receive(now, std::iter::once((&meta, bytes)));
     }
 
+    /// The gateway says goodbye to the player who has sent last.
+    fn say_goodbye(&mut self) {
+        let player = *self.sources.last().expect("it sends");
+        let goodbye = self.gateway.answer(source(player), PacketKind::Disconnect, &[]);
+        self.gateway.forget(source(player));
+        self.hand_to_player(player, &mut goodbye.expect("it is in"));
+    }
+
     fn run_ms(&mut self, ms: u64) {
         (0..2 * ms).for_each(|_| self.tick());
     }
@@ -379,6 +387,25 @@ fn whoever_is_told_goodbye_goes_on_to_the_next_gateway_and_is_in_the_books_twice
 }
 
 #[test]
+fn a_spike_goes_back_to_what_was_before_at_its_end() {
+    let phases = [("hold", 10), ("spike", 30), ("hold", 10), ("spike", 4), ("hold", 10)];
+    let text = |(kind, sessions): &(&str, u32)| match (*kind, *sessions) {
+        ("hold", _) => "[[phase]]\nseconds = 2\n".to_owned(),
+        _ => format!("[[phase]]\nkind = \"{kind}\"\nseconds = 2\nsessions = {sessions}\n"),
+    };
+    let mut text: String = phases.iter().map(text).collect();
+    text.insert_str("[[phase]]\n".len(), "sessions = 10\n");
+    text.push_str("[[phase]]\nkind = \"drain\"\nseconds = 2\n");
+    let mut rig = Rig::new(&Scenario::parse(&text).expect("valid"));
+    rig.run_ms(1500);
+    for (kind, sessions) in phases {
+        assert_eq!(rig.swarm.gauges().playing, sessions, "{kind}");
+        rig.run_ms(2000);
+    }
+    assert_nothing_wrong(&rig.finish());
+}
+
+#[test]
 fn players_come_and_go_without_losing_what_is_on_its_way() {
     for shape in [Shape::Churn, Shape::ReconnectStorm] {
         let mut churn = scenario(shape, 60, 6);
@@ -391,6 +418,16 @@ fn players_come_and_go_without_losing_what_is_on_its_way() {
         assert!((118..=121).contains(&joins), "{shape:?}: {joins}");
         assert_eq!(rig.gateway.goodbyes, joins);
     }
+}
+
+#[test]
+fn who_has_lost_its_session_does_not_come_back_with_a_storm() {
+    let mut rig = Rig::new(&scenario(Shape::ReconnectStorm, 5, 6));
+    rig.run_ms(2000);
+    rig.say_goodbye();
+    let tally = rig.finish();
+    let counted = [Count::SessionsLost, Count::Joins, Count::Left];
+    assert_eq!(counted.map(|count| tally.counters.of(count)), [1, 9, 8]);
 }
 
 #[test]
