@@ -27,7 +27,7 @@ impl Silence {
         }
     }
 
-    /// Players who played at the phase's end.
+    /// Players who had been in and were not to leave before the phase's end.
     pub fn players(&self) -> u64 {
         self.players_by_ms.values().sum()
     }

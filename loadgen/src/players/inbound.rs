@@ -261,12 +261,10 @@ impl Swarm {
     /// A session has ended.
     pub(super) fn handle_closed(&mut self, index: u32, now: Now) {
         match self.players[index as usize].life {
-            Life::Connecting => {
-                self.lose(index, Count::ConnectFailed);
-                self.come_back(now);
-            }
-            Life::Playing => {
-                self.lose(index, Count::SessionsLost);
+            life @ (Life::Connecting | Life::Playing) => {
+                self.end_silence(index, now.mono_ns);
+                let is_in = life == Life::Playing;
+                self.lose(index, if is_in { Count::SessionsLost } else { Count::ConnectFailed });
                 self.come_back(now);
             }
             Life::Lingering { .. } => self.lose(index, Count::Left),

@@ -94,8 +94,18 @@ impl Swarm {
 
     /// A step ends here, and with it the silence of each player in it.
     fn end_silences(&mut self, at_ns: u64) {
-        let silence = &mut self.silences[self.population.step];
-        for player in self.players.iter_mut().filter(|it| it.life == Life::Playing) {
+        for index in 0..self.players.len() as u32 {
+            if matches!(self.players[index as usize].life, Life::Connecting | Life::Playing) {
+                self.end_silence(index, at_ns);
+            }
+        }
+    }
+
+    /// A player's step ends here, or its session. Who was never in was not silent.
+    pub(super) fn end_silence(&mut self, index: u32, at_ns: u64) {
+        let player = &mut self.players[index as usize];
+        let silence = self.silences.get_mut(self.population.step);
+        if let Some(silence) = silence.filter(|_| player.heard_ns > 0) {
             player.hear(at_ns);
             silence.note(std::mem::take(&mut player.silent_ns));
         }
@@ -247,7 +257,10 @@ impl Swarm {
     pub(super) fn enter_game(&mut self, index: u32, now_ns: u64) {
         let player = &mut self.players[index as usize];
         player.life = Life::Playing;
-        (player.heard_ns, player.silent_ns) = (now_ns, 0);
+        // Who was in at another gateway has been silent since.
+        if player.heard_ns == 0 {
+            player.heard_ns = now_ns;
+        }
         if matches!(player.wire, Wire::Netcode(_) | Wire::Unreal(_)) {
             player.keep_alive_ns = now_ns + self.setup.keep_alive_ns;
         }
@@ -286,6 +299,9 @@ impl Swarm {
     /// Ends the plan here: nobody comes any more, and everyone who is here leaves as at its end.
     pub fn wind_up(&mut self, now: Now) {
         if !self.population.is_over {
+            if self.population.current().is_some() {
+                self.end_silences(now.mono_ns);
+            }
             self.population.step = self.population.plan.steps.len();
             // They were not kept out: they are not wanted any more.
             self.population.owed.clear();

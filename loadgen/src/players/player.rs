@@ -16,7 +16,8 @@ pub(super) struct Player {
     pub(super) wire: Wire,
     pub(super) life: Life,
     pub(super) session: u32,
-    /// When it last heard a payload, or its phase began, and its longest silence in that phase.
+    /// When it last heard a payload, or its phase began, and its longest silence in that phase. 0
+    /// before it was in.
     pub(super) heard_ns: u64,
     pub(super) silent_ns: u64,
     /// The next payload's number.

@@ -387,6 +387,20 @@ fn whoever_is_told_goodbye_goes_on_to_the_next_gateway_and_is_in_the_books_twice
 }
 
 #[test]
+fn who_goes_on_to_the_next_gateway_has_been_silent_since_it_last_heard_something() {
+    let mut rig = Rig::with_servers(&scenario(Shape::Fixed, 1, 12), &[5000, 5001]);
+    rig.run_ms(3000);
+    rig.stalled_until_ns = 9000 * MS;
+    rig.run_ms(4000);
+    rig.say_goodbye();
+    let tally = rig.finish();
+    assert_eq!(tally.counters.of(Count::Connected), 2);
+    let silence = &rig.swarm.silences()[1];
+    assert_eq!(silence.players(), 1);
+    assert!((5900..6200).contains(&silence.at_ms(100.0)), "{silence:?}");
+}
+
+#[test]
 fn a_spike_goes_back_to_what_was_before_at_its_end() {
     let phases = [("hold", 10), ("spike", 30), ("hold", 10), ("spike", 4), ("hold", 10)];
     let text = |(kind, sessions): &(&str, u32)| match (*kind, *sessions) {
@@ -503,6 +517,8 @@ fn a_session_that_falls_silent_is_lost_and_said_so() {
     rig.stalled_until_ns = u64::MAX;
     let tally = rig.finish();
     assert_eq!(tally.counters.of(Count::SessionsLost), 5);
+    let silence = &rig.swarm.silences()[1];
+    assert!(silence.players() == 5 && silence.at_ms(1.0) >= 4900, "{silence:?}");
     assert!(tally.counters.missing() > 5 * 10 * 4);
 }
 
