@@ -33,9 +33,6 @@ impl Swarm {
     ) {
         let is_impaired = self.setup.impair.is_active();
         let is_hold = self.population.is_hold() && self.gauges.playing > 0;
-        if !is_hold {
-            self.pauses.skip();
-        }
         let datagrams: Vec<_> =
             datagrams.map(|(meta, bytes)| (self.addresses.player_of(meta), meta, bytes)).collect();
         fetch(&self.players, datagrams.iter().filter_map(|(player, ..)| *player));
@@ -44,9 +41,7 @@ impl Swarm {
             self.tally.counters.bump(Count::DatagramsIn);
             self.tally.counters.add(Count::BytesIn, bytes.len() as u64);
             let at_ns = self.arrival(meta, now);
-            if is_hold {
-                self.pauses.hear(at_ns);
-            }
+            self.pauses.hear(at_ns, is_hold);
             let is_here = |index: &u32| {
                 let player = self.players.get(*index as usize);
                 player.is_some_and(|player| player.life != Life::Free)
@@ -253,6 +248,7 @@ impl Swarm {
         (player.joined_ns, player.next_due_ns) = (now.mono_ns, u64::MAX);
         self.gauges.playing -= 1;
         self.gauges.connecting += 1;
+        self.end_pause_without_players(now);
         self.tally.counters.bump(Count::SessionsLost);
         self.tally.counters.bump(Count::Joins);
         self.reschedule(index);
@@ -265,10 +261,18 @@ impl Swarm {
                 self.end_silence(index, now.mono_ns);
                 let is_in = life == Life::Playing;
                 self.lose(index, if is_in { Count::SessionsLost } else { Count::ConnectFailed });
+                self.end_pause_without_players(now);
                 self.come_back(now);
             }
             Life::Lingering { .. } => self.lose(index, Count::Left),
             Life::Free | Life::Leaving => {}
+        }
+    }
+
+    /// The last player who was in may have lost its session.
+    fn end_pause_without_players(&mut self, now: Now) {
+        if self.gauges.playing == 0 {
+            self.pauses.end(now.mono_ns);
         }
     }
 

@@ -74,6 +74,7 @@ impl Swarm {
             return self.owe(1, moment_ns);
         }
         let next = self.population.plan.steps.get(self.population.step + 1);
+        let goes_on = next.is_some_and(Step::is_hold);
         // Whom a spike has brought goes with it, and whom it has sent away comes back.
         let level = next.map_or(step.to, |next| next.from);
         for _ in level..step.to {
@@ -81,6 +82,9 @@ impl Swarm {
         }
         if step.to < level {
             self.owe(level - step.to, step.end_ns);
+        }
+        if !goes_on {
+            self.pauses.end(step.end_ns);
         }
         self.end_silences(step.end_ns);
         self.population.step += 1;
@@ -313,6 +317,7 @@ impl Swarm {
     /// must be, everyone says goodbye.
     fn end(&mut self, now: Now) {
         self.population.is_over = true;
+        self.pauses.end(now.mono_ns);
         // Who has come just now would have had the address of who is about to leave.
         let before_ns = now.mono_ns.saturating_sub(self.setup.linger_ns + RETRY_NS);
         let is_due = |(at_ns, _): &&(u64, u32)| *at_ns <= before_ns;

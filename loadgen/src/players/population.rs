@@ -55,9 +55,7 @@ impl Population {
 
     /// Whether nobody is to come or go.
     pub(super) fn is_hold(&self) -> bool {
-        self.current().is_some_and(|step| {
-            self.is_entered && step.from == step.to && step.churn_ns.is_none() && !step.reconnect
-        })
+        self.is_entered && self.current().is_some_and(Step::is_hold)
     }
 
     pub(super) fn poll_timeout(&self) -> u64 {

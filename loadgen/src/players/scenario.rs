@@ -231,6 +231,11 @@ impl Step {
         let changes = self.to.abs_diff(self.from).max(1);
         self.start_ns + (u128::from(self.spread_ns) * u128::from(nth) / u128::from(changes)) as u64
     }
+
+    /// Whether nobody is to come or go.
+    pub fn is_hold(&self) -> bool {
+        self.from == self.to && self.churn_ns.is_none() && !self.reconnect
+    }
 }
 
 impl Plan {

@@ -249,7 +249,7 @@ impl Swarm {
     }
 
     /// The longest time in which nothing came, while nobody was to come or go.
-    pub const fn longest_pause(&self) -> Pause {
+    pub fn longest_pause(&self) -> Pause {
         self.pauses.longest()
     }
 

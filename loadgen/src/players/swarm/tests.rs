@@ -401,6 +401,18 @@ fn who_goes_on_to_the_next_gateway_has_been_silent_since_it_last_heard_something
 }
 
 #[test]
+fn a_pause_ends_with_the_hold_or_with_the_last_session() {
+    for (hold_s, stalled_until_ns, pause_ms) in [(5, 7000 * MS, 2000), (12, u64::MAX, 5000)] {
+        let mut rig = Rig::new(&scenario(Shape::Fixed, 10, hold_s));
+        rig.run_ms(4000);
+        rig.stalled_until_ns = stalled_until_ns;
+        rig.finish();
+        let pause = rig.swarm.longest_pause();
+        assert!((pause_ms - 10..pause_ms + 110).contains(&(pause.ns / MS)), "{pause:?}");
+    }
+}
+
+#[test]
 fn a_spike_goes_back_to_what_was_before_at_its_end() {
     let phases = [("hold", 10), ("spike", 30), ("hold", 10), ("spike", 4), ("hold", 10)];
     let text = |(kind, sessions): &(&str, u32)| match (*kind, *sessions) {
