@@ -246,6 +246,11 @@ impl Swarm {
         }
         player.life = Life::Connecting;
         (player.joined_ns, player.next_due_ns) = (now.mono_ns, u64::MAX);
+        // The game server counts the new session from 0.
+        (player.known_since, player.pushed, player.heard) = (0, Received::new(), 0);
+        if let Wire::Messages(talker) = &mut player.wire {
+            talker.start_anew();
+        }
         self.gauges.playing -= 1;
         self.gauges.connecting += 1;
         self.end_pause_without_players(now);

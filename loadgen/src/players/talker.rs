@@ -70,6 +70,12 @@ impl Talker {
         Self { session, channel, lost, levels, last_echo, gives_up_ns }
     }
 
+    /// The session was lost, and with it what was to come in it.
+    pub(super) fn start_anew(&mut self) {
+        self.levels = self.levels.is_some().then(Levels::default);
+        self.last_echo = None;
+    }
+
     /// Until when a player who wants to leave waits on: what is reliable is here in the end, and
     /// books that are closed before would say that it is missing.
     pub(super) fn waits_until(&mut self, now_ns: u64) -> Option<u64> {

@@ -17,6 +17,9 @@ use ringgate_core::secret::Key;
 use super::*;
 use crate::measure::tally::Stage;
 use crate::players::arrivals::Arrivals;
+use crate::players::levels::{LEVELS, Told};
+use crate::players::player::Wire;
+use crate::players::push::{Ack, PUSH_BYTES, Push};
 use crate::players::scenario::Scenario;
 use crate::players::tokens::Mint;
 use crate::players::tokens::service::tests::silent;
@@ -51,7 +54,7 @@ impl Rig {
 
     /// Players who send messages.
     fn of_messages(scenario: &Scenario, delivery: Delivery) -> Self {
-        let mut rig = Self::new(scenario);
+        let mut rig = Self::with_servers(scenario, &[5000, 5001]);
         if let Protocol::Netcode(tokens) = &rig.swarm.setup.protocol {
             rig.swarm.setup.protocol = Protocol::Messages(tokens.clone(), delivery);
         }
@@ -148,6 +151,17 @@ impl Rig {
         let goodbye = self.gateway.answer(source(player), PacketKind::Disconnect, &[]);
         self.gateway.forget(source(player));
         self.hand_to_player(player, &mut goodbye.expect("it is in"));
+    }
+
+    /// A game server that has known that player since then, and has heard one payload, speaks to it
+    /// for the first time.
+    fn push(&mut self, since: u32) {
+        let player = *self.sources.last().expect("it sends");
+        let (session, mut bytes) = (self.swarm.players[0].session, [0; PUSH_BYTES]);
+        let ack = Ack { heard: 1, ..Ack::default() };
+        Push { run: 77, session, counter: 0, sent_unix_ns: 0, since, ack }.write(&mut bytes);
+        let packet = self.gateway.answer(source(player), PacketKind::Payload, &bytes);
+        self.hand_to_player(player, &mut packet.expect("it is in"));
     }
 
     fn run_ms(&mut self, ms: u64) {
@@ -371,19 +385,37 @@ fn whoever_is_told_goodbye_goes_on_to_the_next_gateway_and_is_in_the_books_twice
     let mut rig = Rig::with_servers(&scenario(Shape::Fixed, 1, 6), &[5000, 5001]);
     rig.run_ms(3000);
     assert_eq!(rig.swarm.gauges().playing, 1);
-    let player = *rig.sources.last().expect("it sends");
-    let mut goodbye =
-        rig.gateway.answer(source(player), PacketKind::Disconnect, &[]).expect("it is in");
-    rig.gateway.forget(source(player));
-    rig.hand_to_player(player, &mut goodbye);
+    rig.push(5);
+    rig.say_goodbye();
     assert_eq!((rig.swarm.gauges().playing, rig.swarm.gauges().connecting), (0, 1));
     rig.run_ms(1000);
     assert_eq!(rig.swarm.gauges().playing, 1);
+    rig.push(9);
     let tally = rig.finish();
     let c = |count| tally.counters.of(count);
     assert_eq!((c(Count::Joins), c(Count::Connected), c(Count::SessionsLost)), (2, 2, 1));
     assert_eq!((c(Count::ConnectedElsewhere), c(Count::PayloadsStifled)), (1, 0));
     assert_eq!((c(Count::Misdelivered), c(Count::Corrupt)), (0, 0));
+    let pushes = [Count::PushesDue, Count::PushedDown, Count::Heard, Count::ServerChanges];
+    assert_eq!(pushes.map(c), [2, 2, 2, 0], "the next game server is another, not one that ended");
+}
+
+#[test]
+fn levels_begin_anew_at_the_next_gateway() {
+    let mut rig = Rig::of_messages(&scenario(Shape::Fixed, 1, 9), Delivery::Levels);
+    while rig.swarm.gauges().playing == 0 {
+        rig.tick();
+    }
+    let mut level: Vec<_> = (0..20 * 1024).map(|at| (at * 31) as u8).collect();
+    level[..4].fill(0);
+    let hear = |rig: &mut Rig| {
+        let Wire::Messages(talker) = &mut rig.swarm.players[0].wire else { unreachable!() };
+        talker.levels.as_mut().expect("it hears levels").hear(LEVELS, &level)
+    };
+    assert_eq!(hear(&mut rig), Told::FirstLevel);
+    rig.say_goodbye();
+    assert_eq!(rig.swarm.gauges().connecting, 1);
+    assert_eq!(hear(&mut rig), Told::FirstLevel);
 }
 
 #[test]
