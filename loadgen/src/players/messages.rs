@@ -8,11 +8,11 @@
 
 use ringgate_client::{Channel, Reason, SessionEvent};
 use ringgate_core::proto::netcode::client::OpenWork;
-use ringgate_core::proto::netcode::packet::PacketKind;
+use ringgate_core::proto::netcode::packet::{Header, PacketKind};
 
 use super::levels::Told;
 use super::player::{Life, Wire};
-use super::staged::Item;
+use super::staged::{Item, TAG_PAYLOAD};
 use super::swarm::{Now, Swarm};
 use crate::measure::tally::{Count, Stage};
 use ringgate_bots::stamp::Stamp;
@@ -44,7 +44,9 @@ impl Swarm {
         while !staged.is_full() {
             let transmit = talker.session.poll_transmit(now.mono_ns, staged.slot());
             let Some(transmit) = transmit else { break };
-            staged.items.push(Item::of(index, &transmit));
+            let is_packet = |header: Header| header.kind == PacketKind::Payload;
+            let tag = if transmit.seal.is_some_and(is_packet) { TAG_PAYLOAD } else { 0 };
+            staged.items.push(Item { tag, ..Item::of(index, &transmit) });
         }
         self.take_news(index, now);
     }

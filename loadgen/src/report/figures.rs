@@ -92,7 +92,8 @@ impl Pace {
 }
 
 impl Ways {
-    /// A gateway's counters tell of directions only where it was one gateway.
+    /// A gateway's counters tell of directions only where it was one gateway; of messages they tell
+    /// packets.
     fn of(record: &Record) -> Option<Self> {
         let c = |count| record.count(count);
         if c(Count::PushesDue) > 0 {
@@ -102,7 +103,7 @@ impl Ways {
                 down: Way { sent: c(Count::PushesDue), came: c(Count::PushedDown) },
             });
         }
-        if !record.is_one_gateway() {
+        if !record.is_one_gateway() || c(Count::MessagesTaken) > 0 {
             return None;
         }
         let metric = |name: &str| record.gateway_metrics.get(name).map(|value| *value as u64);
@@ -195,6 +196,9 @@ mod tests {
         }
         let ways = record.summary().ways.expect("both are known");
         assert_eq!((ways.up.came, ways.down.came), (90, 80));
+        record.counters.insert(Count::MessagesTaken.name().into(), 1);
+        assert_eq!(record.summary().ways, None, "messages are no packets");
+        record.counters.remove(Count::MessagesTaken.name());
         let who = crate::measure::watch::THE_GATEWAY.to_owned();
         record.restarts.push(crate::measure::watch::Restart { who, ..Default::default() });
         assert_eq!(record.summary().ways, None);

@@ -61,6 +61,7 @@ fn what_is_reported_of_unreliable_messages_is_what_the_server_has_seen() {
         [Count::MessagesDelivered, Count::MessagesLost, Count::MessagesGivenUp]
             .map(|count| record.count(count));
     assert!(lost > 0 && delivered > 0, "{delivered} {lost}");
+    assert!(record.count(Count::PayloadsImpairedUp) > 0, "packets were swallowed");
     assert!((delivered..=delivered + given_up).contains(&arrived(&server)));
 }
 
