@@ -130,6 +130,11 @@ impl Path {
         let rng = Rng::new(mix(seed ^ mix(session as u64 + 1)));
         Self { rng, up_burst_left: 0, down_burst_left: 0, up_last_ns: 0, down_last_ns: 0 }
     }
+
+    /// Another network from now on: no burst goes on, and nothing waits for what was sent before.
+    pub const fn start_anew(&mut self) {
+        *self = Self { rng: self.rng, ..Self::new(0, 0) };
+    }
 }
 
 impl Impairments {

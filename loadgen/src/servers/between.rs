@@ -123,6 +123,7 @@ impl Between {
     /// Another network from now on. What is under way goes by the one before.
     pub fn set(&mut self, settings: Impairments) {
         self.settings = settings;
+        self.players.values_mut().for_each(|player| player.path.start_anew());
     }
 
     fn handle_datagram(&mut self, now_ns: u64, meta: &RxMeta, bytes: Vec<u8>) {

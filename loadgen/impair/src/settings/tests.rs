@@ -246,3 +246,16 @@ fn a_bloated_buffer_keeps_everything_and_lets_it_go_at_once() {
     assert_eq!(settings("PktLag=10 PktBufferBloatInMS=50").lag_ns_max(), 60_000_000);
     assert_eq!(settings("PktFrameDelay=60").lag_ns_max() / 1_000_000, 999);
 }
+
+#[test]
+fn another_network_knows_nothing_of_the_bursts_and_the_lag_of_the_one_before() {
+    let mut path = Path::new(1, 7);
+    let burst = settings("BurstLoss=100 BurstLength=1000");
+    let lag = settings("PktLag=5000 PktIncomingLagMin=5000");
+    let late = Fate::Delay(5 * SECOND_NS);
+    for (network, fate) in [(burst, Fate::Lose), (lag, late), (settings(""), Fate::Pass)] {
+        path.start_anew();
+        let fates = [network.outgoing(&mut path, 0, 100), network.incoming(&mut path, 0)];
+        assert_eq!(fates, [fate; 2], "{network:?}");
+    }
+}
