@@ -45,6 +45,7 @@ struct Part {
     tally: Tally,
     loss: f64,
     gateway_cores: f64,
+    seconds: f64,
 }
 
 impl Part {
@@ -155,17 +156,9 @@ fn one(args: &Args, kind: Kind) -> Result<(AttackStats, Vec<Part>, Record), Fail
     };
     record.close_books(&stats.hostile());
     for (index, part) in attack.parts.iter_mut().enumerate() {
-        let (start, end) = (ramp_s + each_s * index as f64, ramp_s + each_s * (index + 1) as f64);
-        let within = |i: &&crate::report::record::Interval| {
-            i.start_s + 1e-6 >= start && i.start_s + i.seconds <= end + 1e-6
-        };
-        let (due, lost) = record
-            .intervals
-            .iter()
-            .filter(within)
-            .fold((0, 0), |(due, lost), interval| (due + interval.due, lost + interval.lost));
-        part.loss = if due == 0 { 0.0 } else { lost as f64 / due as f64 };
-        part.gateway_cores /= each_s;
+        let start_s = ramp_s + each_s * index as f64;
+        part.loss = record.loss_within(start_s, start_s + each_s).unwrap_or(0.0);
+        part.gateway_cores /= part.seconds.max(1e-9);
     }
     Ok((stats, attack.parts, record))
 }
@@ -216,6 +209,7 @@ impl Attack {
             |part: f64| if (0.0..3.0).contains(&part) { part as usize } else { usize::MAX };
         if let Some(part) = self.parts.get_mut(number(part)) {
             part.tally.merge(progress.interval);
+            part.seconds += progress.interval_s;
             part.gateway_cores += (cpu_s - self.cpu_before).max(0.0);
         }
         self.cpu_before = cpu_s;
@@ -229,7 +223,8 @@ impl Attack {
         }
         self.part = next;
         if next < 3 {
-            self.parts.push(Part { tally: Tally::new(), loss: 0.0, gateway_cores: 0.0 });
+            let tally = Tally::new();
+            self.parts.push(Part { tally, loss: 0.0, gateway_cores: 0.0, seconds: 0.0 });
         }
         match next {
             1 => self.begin(mask()),

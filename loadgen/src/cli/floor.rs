@@ -20,11 +20,9 @@ use crate::measure::bursts::Bursts;
 use crate::measure::gateway::Gateway;
 use crate::players::Protocol;
 use crate::players::arrivals::Arrivals;
-use crate::report::record::Record;
-use crate::report::require::What;
-use crate::run::Run;
 use crate::run::engine::{Gather, Options};
-use crate::run::steady::{Steady, Who};
+use crate::run::steady::{Hold, Steady, Who};
+use crate::run::{Progress, Run};
 use crate::text::time;
 
 /// Compares the gateway's CPU per round trip with a bare echo's on the same core.
@@ -203,7 +201,12 @@ fn contender(
         ..run
     };
     let mut steady = Steady::new(gateway.pid.map(Who::Process), from_s, to_s);
-    let record: Record = run.execute(|progress| steady.watch(progress)).map_err(Failure::Failed)?;
+    let mut hold = Hold::new(from_s);
+    let watch = |progress: &Progress<'_>| {
+        hold.watch(progress);
+        steady.watch(progress);
+    };
+    let record = run.execute(watch).map_err(Failure::Failed)?;
     let mut objections = Objections::default();
     objections.add(&record);
     objections.verdict()?;
@@ -216,12 +219,8 @@ fn contender(
             "no round trips were seen: is --hold at least 3 s, and does the gateway answer?".into(),
         ])
     })?;
-    Ok(Figure {
-        cpu_us,
-        p50_ns: record.measured(What::Percentile(50.0)).unwrap_or_default() as u64,
-        p99_ns: record.measured(What::Percentile(99.0)).unwrap_or_default() as u64,
-        loss: record.summary().payloads.loss,
-    })
+    let (p50_ns, p99_ns, loss) = hold.figures(&record);
+    Ok(Figure { cpu_us, p50_ns, p99_ns, loss })
 }
 
 fn loss_note(bare: f64, gateway: f64) -> String {

@@ -16,8 +16,9 @@ use crate::measure::procfs::Machine;
 use crate::report;
 use crate::report::curve::{Bounds, Cost, Costs, Curve, Step};
 use crate::report::record::Record;
+use crate::run::Progress;
 use crate::run::ladder::Search;
-use crate::run::steady::{Steady, Who};
+use crate::run::steady::{Hold, Steady, Who};
 use crate::text::{count, percent, time};
 
 /// Raises the rate until loss or latency pass a bound, and prints the knee, with the CPU that a
@@ -262,11 +263,18 @@ fn climb(args: &Args, rate: f64) -> Result<(Step, Record), Failure> {
         Some(Who::Process(std::process::id())),
     ];
     let mut watched = who.map(|who| Steady::new(who, from_s, to_s));
-    let record = run
-        .execute(|progress| watched.iter_mut().for_each(|steady| steady.watch(progress)))
-        .map_err(Failure::Failed)?;
+    let mut hold = Hold::new(from_s);
+    let watch = |progress: &Progress<'_>| {
+        hold.watch(progress);
+        for steady in &mut watched {
+            steady.watch(progress);
+        }
+    };
+    let record = run.execute(watch).map_err(Failure::Failed)?;
     let [gateway, game, core, own] = watched.map(|steady| steady.cost());
-    Ok((Step::of(rate, &record, Costs { gateway, game, core, own }), record))
+    let (p50_ns, p99_ns, loss) = hold.figures(&record);
+    let step = Step::of(rate, &record, Costs { gateway, game, core, own });
+    Ok((Step { loss, p50_ns, p99_ns, ..step }, record))
 }
 
 fn write_csv(step: &Step, record: &Record, curve: &Curve, csv: &mut String) {

@@ -75,7 +75,7 @@ pub struct Costs {
 pub struct Step {
     /// Payloads per second that were to be sent.
     pub rate: f64,
-    /// Share that did not come back.
+    /// Share that did not come back of those that were due while everyone played.
     pub loss: f64,
     /// Share that left more than a millisecond late: the generator's own trouble.
     pub late: f64,
@@ -83,7 +83,7 @@ pub struct Step {
     pub late_p99_ns: u64,
     /// The generator promised to send one by one, and did not.
     pub lost_its_pace: bool,
-    /// Median and 99th percentile of the round trip.
+    /// Median and 99th percentile of the round trip, while everyone played.
     pub p50_ns: u64,
     /// See `p50_ns`.
     pub p99_ns: u64,
@@ -95,7 +95,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// What a run at a rate has shown, and what it cost while everyone played.
+    /// What a whole run at a rate has shown, and what it cost while everyone played.
     pub fn of(rate: f64, record: &Record, costs: Costs) -> Self {
         let summary = record.summary();
         Self {

@@ -234,6 +234,16 @@ impl Record {
         })
     }
 
+    /// What was lost of the payloads that were due within a time, as a share, by the intervals that
+    /// lie in it; `None` where nothing was due.
+    pub fn loss_within(&self, from_s: f64, to_s: f64) -> Option<f64> {
+        let is_within =
+            |it: &&Interval| it.start_s + 1e-6 >= from_s && it.start_s + it.seconds <= to_s + 1e-6;
+        let intervals = self.intervals.iter().filter(is_within);
+        let (due, lost) = intervals.fold((0, 0), |(due, lost), it| (due + it.due, lost + it.lost));
+        (due > 0).then(|| lost as f64 / due as f64)
+    }
+
     /// Whether the gateway that was there at the end had been there at the start.
     pub fn is_one_gateway(&self) -> bool {
         self.closing.is_there && self.restarts.iter().all(|restart| restart.who != THE_GATEWAY)

@@ -1,12 +1,13 @@
-//! CPU in the steady part of a run, between two moments of it: what connecting and saying goodbye
-//! cost stays out of it.
+//! The steady part of a run: CPU between two moments of it, and what players felt from one on. What
+//! connecting and saying goodbye cost stays out of it.
 
 use ringgate_os::clock::Clock;
 
 use super::Progress;
 use crate::measure::procfs::{self, cpu_s};
-use crate::measure::tally::Count;
+use crate::measure::tally::{Count, Stage, Tally};
 use crate::report::curve::Cost;
+use crate::report::record::Record;
 
 /// Whose CPU time is watched.
 #[derive(Clone, Copy, Debug)]
@@ -100,9 +101,78 @@ impl Sample {
     }
 }
 
+/// What players felt from a moment of the run on.
+#[derive(Debug)]
+pub struct Hold {
+    from_s: f64,
+    tally: Tally,
+}
+
+impl Hold {
+    /// From a moment on, in seconds of the run.
+    pub fn new(from_s: f64) -> Self {
+        Self { from_s, tally: Tally::new() }
+    }
+
+    /// To be told of every interval.
+    pub fn watch(&mut self, progress: &Progress<'_>) {
+        if progress.elapsed_s - progress.interval_s + 1e-6 >= self.from_s {
+            self.tally.merge(progress.interval);
+        }
+    }
+
+    /// Median and 99th percentile of the round trip, and the loss; of the whole run where no
+    /// interval has begun so late.
+    pub fn figures(&self, record: &Record) -> (u64, u64, f64) {
+        let whole =
+            record.stage(Stage::RoundTrip).filter(|_| self.tally.of(Stage::RoundTrip).is_empty());
+        let at = |percentile| match whole {
+            Some(whole) => whole.at(percentile),
+            None => self.tally.percentile_ns(Stage::RoundTrip, percentile),
+        };
+        let loss = record.loss_within(self.from_s, f64::INFINITY);
+        (at(50.0), at(99.0), loss.unwrap_or_else(|| record.summary().payloads.loss))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::players::Gauges;
+    use crate::players::scenario::Scenario;
+    use crate::report::record::Interval;
+
+    /// In two seconds of ramp nothing is lost and all is quick; in the hold it is not.
+    #[test]
+    fn what_players_felt_is_of_the_hold_where_an_interval_lies_in_it() {
+        let (mut hold, mut late) = (Hold::new(2.0), Hold::new(9.0));
+        let (mut total, mut record) = (Tally::new(), Record::default());
+        for (second, ns, lost) in [(0.0, 1_000, 0), (1.0, 1_000, 0), (2.0, 9_000, 2)] {
+            let mut interval = Tally::new();
+            (0..10).for_each(|_| interval.record(Stage::RoundTrip, ns));
+            interval.counters.add(Count::PayloadsDue, 10);
+            interval.counters.add(Count::Echoed, 10 - lost);
+            total.merge(&interval);
+            let row = Interval::of(second, 1.0, 1, &interval);
+            record.intervals.push(Interval { lost, ..row });
+            let progress = Progress {
+                elapsed_s: second + 1.0,
+                gauges: Gauges::default(),
+                interval: &interval,
+                interval_s: 1.0,
+                total: &total,
+                scenario: &Scenario::default(),
+            };
+            hold.watch(&progress);
+            late.watch(&progress);
+        }
+        record.set_tally(&total);
+        let (p50_ns, p99_ns, loss) = hold.figures(&record);
+        assert!(p50_ns >= 9_000 && p99_ns >= 9_000, "{p50_ns} {p99_ns}");
+        assert!((loss - 0.2).abs() < 1e-9, "{loss}");
+        let (p50_ns, _, loss) = late.figures(&record);
+        assert!(p50_ns < 2_000 && (loss - 2.0 / 30.0).abs() < 1e-9, "{p50_ns} {loss}");
+    }
 
     #[test]
     fn a_process_that_was_about_to_end_cost_nothing_that_is_known() {
