@@ -71,8 +71,7 @@ pub(super) fn token(protocol: &Protocol, client: u64) -> io::Result<ConnectToken
     let Protocol::Netcode(tokens) = protocol else {
         return Err(io::Error::other("this attack is one on netcode listeners"));
     };
-    let token = tokens.take(ATTACKER_IDS + client, clock::unix_seconds(), 1);
-    token.map_err(|_| io::Error::other("no connect token is left"))
+    tokens.wait(ATTACKER_IDS + client).map_err(io::Error::other)
 }
 
 /// A valid request.

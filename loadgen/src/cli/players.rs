@@ -24,6 +24,9 @@ use crate::report::require::Allowance;
 use crate::run::Run;
 use crate::run::engine::{Gather, Options};
 
+/// What players speak, whom they dial, and the protocol id.
+pub(super) type Dialled = (Protocol, SocketAddr, u64);
+
 /// Whom to dial and how.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct PlayerArgs {
@@ -117,8 +120,8 @@ pub(super) struct PlayerArgs {
 }
 
 impl PlayerArgs {
-    /// What players speak, whom they dial, and the protocol id.
-    pub(super) fn dial(&self) -> Result<(Protocol, SocketAddr, u64), Failure> {
+    /// Reads keys and tokens, or asks for the first.
+    pub(super) fn dial(&self) -> Result<Dialled, Failure> {
         self.plain.check()?;
         if self.unreal.unreal {
             let server =

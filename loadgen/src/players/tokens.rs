@@ -7,9 +7,11 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use ringgate_core::netcode::{self, ConnectToken, ServerAddresses, TokenSpec, UserData};
 use ringgate_core::secret::Key;
+use ringgate_os::clock::{self, Clock};
 
 use self::service::{Lack, Service};
 
@@ -82,6 +84,22 @@ impl Tokens {
         }
     }
 
+    /// The same for somebody who has time: a service that is being asked is waited for, but not for
+    /// ever.
+    pub fn wait(&self, client_id: u64) -> Result<ConnectToken, String> {
+        let clock = Clock::start();
+        loop {
+            match self.take(client_id, clock::unix_seconds(), 1) {
+                Err(Lack::NotYet) if clock.now_ns() < WAIT_NS_MAX => clock::sleep(LOOK_EVERY),
+                taken => {
+                    let why =
+                        || self.refusal().unwrap_or_else(|| "no connect token is left".into());
+                    return taken.map_err(|_| why());
+                }
+            }
+        }
+    }
+
     /// Why there was none, where somebody else gives them.
     pub fn refusal(&self) -> Option<String> {
         if let Self::Service(service) = self { service.refusal() } else { None }
@@ -120,6 +138,11 @@ impl Mint {
 }
 
 const TOKEN_BYTES: usize = 2048;
+
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// As long as the first token of a service is waited for.
+const WAIT_NS_MAX: u64 = 20_000_000_000;
 
 #[cfg(test)]
 mod tests {

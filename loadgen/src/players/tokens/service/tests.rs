@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use ringgate_core::netcode::{self, TokenSpec};
 
 use super::*;
+use crate::players::tokens::Tokens;
 use own::own_address;
 
 #[allow(dead_code, reason = "the gateway's own tests use all of it")]
@@ -53,14 +54,8 @@ fn answer(status: &str, body: &str) -> String {
     )
 }
 
-/// Takes a token as a swarm does: looks again until there is one.
-fn taken(service: &Service) -> Result<ConnectToken, Lack> {
-    loop {
-        match service.take(clock::unix_seconds(), 1) {
-            Err(Lack::NotYet) => clock::sleep(Duration::from_millis(5)),
-            other => return other,
-        }
-    }
+fn started(request: Request) -> Tokens {
+    Tokens::Service(Arc::new(Service::start(request).expect("a token")))
 }
 
 #[test]
@@ -69,10 +64,10 @@ fn whoever_does_not_answer_or_has_no_slot_is_passed_over() {
     let busy = service(refusals.map(|status| vec![answer(status, "{}"); ASKERS]).concat());
     let mute = service(vec![String::new(); ASKERS]);
     let good = service(vec![answer("200 OK", &token_text(60)); 2]);
-    let service = Service::start(request(vec![own_address(), busy, mute, good])).expect("a token");
+    let service = started(request(vec![own_address(), busy, mute, good]));
     assert_eq!(service.terms().map(|terms| terms.1), Some(7));
-    let first = taken(&service).expect("the first");
-    let second = taken(&service).expect("another one");
+    let first = service.wait(1).expect("the first");
+    let second = service.wait(1).expect("another one");
     assert_eq!(first.nonce, second.nonce, "the stand-in has only one");
     assert!(service.refusal().is_some(), "why the others have given none");
 }
@@ -91,7 +86,7 @@ fn a_refusal_for_good_ends_the_asking_and_is_told() {
 fn a_token_that_is_about_to_end_is_not_dialled_with() {
     let answers = [1, 60].map(|expires_in_s| answer("200 OK", &token_text(expires_in_s)));
     let good = service(answers.into());
-    let service = Service::start(request(vec![good])).expect("a token");
-    let token = taken(&service).expect("the second");
+    let service = started(request(vec![good]));
+    let token = service.wait(1).expect("the second");
     assert!(token.expire_unix_s > clock::unix_seconds() + SPARE_S);
 }
