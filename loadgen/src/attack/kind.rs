@@ -81,7 +81,7 @@ impl Kind {
     }
 
     /// Whether it has live players' addresses.
-    pub(super) const fn spoofs_players(self) -> bool {
+    pub const fn spoofs_players(self) -> bool {
         matches!(self, Self::ForgedPayload | Self::ForgedDisconnect | Self::UnrealForgedGame)
     }
 

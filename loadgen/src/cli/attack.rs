@@ -55,14 +55,23 @@ impl Part {
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let (protocol, ..) = args.players.dial()?;
+    // Once: no token may be shown twice.
+    let dialled = args.players.dial()?;
     if args.players.players_at.is_some() {
         return Err(Failure::BadInput("--players-at: attackers know players on loopback".into()));
     }
     let mut kinds = kinds(&args.kind)?;
+    // A socket of a player's own sends with that player's address alone.
+    let is_out_of_reach = |kind: &Kind| args.players.own_sockets && kind.spoofs_players();
+    let suits = |kind: &Kind| kind.suits(&dialled.0) && !is_out_of_reach(kind);
     if args.kind.iter().any(|name| name == "all") {
-        kinds.retain(|kind| kind.suits(&protocol));
-    } else if let Some(odd) = kinds.iter().find(|kind| !kind.suits(&protocol)) {
+        kinds.retain(suits);
+    } else if let Some(spoof) = kinds.iter().find(|kind| is_out_of_reach(kind)) {
+        return Err(Failure::BadInput(format!(
+            "--own-sockets: {} needs the players' shared socket",
+            spoof.name()
+        )));
+    } else if let Some(odd) = kinds.iter().find(|kind| !suits(kind)) {
         return Err(Failure::BadInput(format!(
             "--kind: {} does not suit these players",
             odd.name()

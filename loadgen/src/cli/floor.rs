@@ -63,6 +63,12 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     if matches!(protocol, Protocol::Unreal(_)) {
         return Err(Failure::BadInput("floor: a bare echo is none to Unreal's players".into()));
     }
+    if args.hops == 2 && args.players.own_sockets {
+        return Err(Failure::BadInput(
+            "--own-sockets: a bare relay knows players by their addresses, not by their ports"
+                .into(),
+        ));
+    }
     if args.rounds == 0 {
         return Err(Failure::BadInput("--rounds: at least 1".into()));
     }

@@ -96,7 +96,7 @@ pub(super) struct PlayerArgs {
     /// Give every player a socket of its own even on loopback, as it must be with a gateway on
     /// another host
     #[arg(long)]
-    own_sockets: bool,
+    pub(super) own_sockets: bool,
     /// Let players share a few sockets although the server is not on loopback: their addresses
     /// begin here, a million for each thread, and all must be this host's, as after `ip route add
     /// local 10.80.0.0/12 dev lo`
@@ -197,6 +197,9 @@ impl PlayerArgs {
     pub(super) fn options(&self, server: SocketAddr, nat: bool) -> Result<Options, Failure> {
         if !(1..=THREADS_MAX).contains(&self.threads) {
             return Err(Failure::BadInput(format!("--threads: 1 to {THREADS_MAX}")));
+        }
+        if self.players_at.is_some() && server.is_ipv6() {
+            return Err(Failure::BadInput("--players-at: these addresses reach no IPv6".into()));
         }
         Ok(Options {
             io: self.io,

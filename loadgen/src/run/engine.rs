@@ -256,8 +256,10 @@ impl Body {
     }
 
     fn run(&mut self) -> io::Result<()> {
-        if let Some(id) = self.core {
-            core_affinity::set_for_current(core_affinity::CoreId { id });
+        if let Some(id) = self.core
+            && !core_affinity::set_for_current(core_affinity::CoreId { id })
+        {
+            return Err(io::Error::other(format!("no thread of ours may run on core {id}")));
         }
         sharpen_timers();
         while !self.swarm.is_finished() && !self.board.stop.load(Ordering::Relaxed) {

@@ -126,5 +126,20 @@ fn place(ip: IpAddr) -> usize {
     }
 }
 
-/// A thread's players have a million addresses.
-const INDEX_BITS: u32 = 20;
+/// What tells addresses of a loopback network, or of a block of players', from each other.
+const INDEX_BITS: u32 = 24;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::players::{FIRST_PLAYER, loopback_address};
+
+    #[test]
+    fn no_two_players_share_a_place_whatever_their_thread() {
+        let place_of = |thread: u32| {
+            place(loopback_address(FIRST_PLAYER + (thread << 20), 7).to_be_bytes().into())
+        };
+        let places: std::collections::HashSet<_> = (0..15).map(place_of).collect();
+        assert_eq!(places.len(), 15);
+    }
+}

@@ -91,6 +91,11 @@ fn wrong_input_is_exit_code_two_and_one_clear_sentence() {
         (vec!["run", "--tokens", "/", "--impair", "PktLoss=500"], "PktLoss"),
         (vec!["run", "--tokens", "/", "--require", "p99"], "p99<2ms"),
         (vec!["report", "/does/not/exist"], "/does/not/exist"),
+        ([&["floor", "--plain", "--hops", "2"][..], &OWN].concat(), "--own-sockets"),
+        (
+            [&["attack", "--unreal", "--kind", "unreal-forged-game"][..], &OWN].concat(),
+            "--own-sockets",
+        ),
     ] {
         let output = loadgen(&arguments);
         let text = String::from_utf8_lossy(&output.stderr);
@@ -98,3 +103,5 @@ fn wrong_input_is_exit_code_two_and_one_clear_sentence() {
         assert!(text.contains(expected), "{arguments:?}: {text}");
     }
 }
+
+const OWN: [&str; 3] = ["--own-sockets", "--server", "127.0.0.1:1"];
