@@ -368,8 +368,9 @@ turn() {
             sed -n '3,/^$/s/..*/  &/p' "$work/ladder.log" >&2
             if [[ $KNEE == yes ]]; then
                 [[ -n $game_pid ]] && taskset -acp "$game_core_at_knee" "$game_pid" >/dev/null
+                rm "$work/steps.csv"
                 knee "$(knee_from "$contender")" || knee $(($(knee_from "$contender") / 4)) || true
-                keep "$round" "$contender" knee
+                [[ ! -f $work/steps.csv ]] || keep "$round" "$contender" knee
                 say "  $(sed -n '/^knee\|already too much\|no knee/p' "$work/ladder.log" | tail -1)"
             fi
         else

@@ -120,15 +120,15 @@ impl Run {
         let slots = self.scenario.sessions_max().div_ceil(self.threads) as usize;
         let kernel_before = Kernel::look(self.gateway.pid);
         let watched = Watch::begin(self.gateway.clone())?;
-        let started_unix_ns = clock::unix_ns();
+        let log = self
+            .hlog
+            .as_ref()
+            .map(|path| File::create(path).map_err(|why| format!("{}: {why}", path.display())));
+        let log = log.transpose()?;
         let team = Team::start(&self.options, parts.collect(), slots + slots / 4 + 16)
             .map_err(|why| why.to_string())?;
-        let log = self.hlog.as_ref().map(|path| {
-            let file = File::create(path).map_err(|why| format!("{}: {why}", path.display()))?;
-            Log::begin(BufWriter::new(file), started_unix_ns, &self.scenario.name)
-                .map_err(|why| format!("{}: {why}", path.display()))
-        });
-        let mut book = Book::new(self, log.transpose()?);
+        let started_unix_ns = clock::unix_ns() - team.clock.now_ns();
+        let mut book = Book::new(self, log, started_unix_ns);
         let mut resident = 0;
         let players_socket = team.players_socket.as_ref().and_then(|fd| fd.try_clone().ok());
         let copy = || players_socket.as_ref().and_then(|fd| fd.try_clone().ok());
@@ -137,7 +137,7 @@ impl Run {
         let mut closing = None;
         while !team.has_ended() {
             if let Some(handover) = team.next(LOOK_EVERY) {
-                book.take(handover, &mut watch)?;
+                book.take(handover, &mut watch);
                 resident =
                     procfs::resident_bytes(std::process::id()).unwrap_or_default().max(resident);
             }
@@ -158,10 +158,10 @@ impl Run {
         }
         let (clock_run, driver) = (team.clock, team.driver);
         for handover in team.join().map_err(|why| why.to_string())? {
-            book.take(handover, &mut watch)?;
+            book.take(handover, &mut watch);
         }
         let (is_quiet, kernel) = closing.unwrap_or_default();
-        let mut record = book.finish()?;
+        let mut record = book.finish();
         record.started_unix_s = started_unix_ns / 1_000_000_000;
         record.seconds = clock_run.now_ns() as f64 / 1e9;
         record.machine = Machine::here();
@@ -277,7 +277,7 @@ struct Book<'a> {
 }
 
 impl<'a> Book<'a> {
-    fn new(run: &'a Run, log: Option<Log<BufWriter<File>>>) -> Self {
+    fn new(run: &'a Run, log: Option<File>, started_unix_ns: u64) -> Self {
         let silence = |phase: &Phase| Silence { phase: phase.name.clone(), ..Silence::default() };
         let record = Record {
             name: run.scenario.name.clone(),
@@ -286,24 +286,31 @@ impl<'a> Book<'a> {
             arrivals: run.arrivals,
             ..Record::default()
         };
-        Self {
+        let mut this = Self {
             run,
             interval_s: run.options.interval.as_secs_f64(),
-            log,
+            log: None,
             open: BTreeMap::new(),
             ended: Vec::new(),
             total: Tally::new(),
             record,
             losses: Vec::new(),
             pushes: Vec::new(),
-        }
+        };
+        let begin = |file| Log::begin(BufWriter::new(file), started_unix_ns, &run.scenario.name);
+        this.log = log.and_then(|file| this.logged(begin(file)));
+        this
     }
 
-    fn take(
-        &mut self,
-        handover: Handover,
-        watch: &mut impl FnMut(&Progress<'_>),
-    ) -> Result<(), String> {
+    /// On a full disk the log loses what it has no room for, and nothing else is lost.
+    fn logged<T>(&mut self, written: io::Result<T>) -> Option<T> {
+        let why = |why| format!("cannot write the histogram log: {why}");
+        let failed = written.as_ref().err().map(why);
+        self.record.unwritten = self.record.unwritten.take().or(failed);
+        written.ok()
+    }
+
+    fn take(&mut self, handover: Handover, watch: &mut impl FnMut(&Progress<'_>)) {
         let entry = self.open.entry(handover.interval);
         let (count, tally, gauges) = entry.or_insert_with(|| (0, Tally::new(), Gauges::default()));
         *count += 1;
@@ -328,12 +335,11 @@ impl<'a> Book<'a> {
         while let Some((&interval, (count, ..))) = self.open.first_key_value() {
             let ended = self.ended.iter().filter(|last| **last < interval).count();
             if (*count as usize) + ended < self.run.threads as usize {
-                return Ok(());
+                return;
             }
             let (_, tally, gauges) = self.open.remove(&interval).unwrap_or_default();
-            self.close(interval, &tally, gauges, watch)?;
+            self.close(interval, &tally, gauges, watch);
         }
-        Ok(())
     }
 
     fn close(
@@ -342,7 +348,7 @@ impl<'a> Book<'a> {
         tally: &Tally,
         gauges: Gauges,
         watch: &mut impl FnMut(&Progress<'_>),
-    ) -> Result<(), String> {
+    ) {
         let start_s = interval as f64 * self.interval_s;
         self.total.merge(tally);
         let pushes = [Count::PushesDue, Count::PushedDown].map(|count| tally.counters.of(count));
@@ -350,8 +356,8 @@ impl<'a> Book<'a> {
         self.record.intervals.push(Interval::of(start_s, self.interval_s, gauges.playing, tally));
         if let Some(log) = &mut self.log {
             let times = (Duration::from_secs_f64(start_s), self.run.options.interval);
-            log.write(times.0, times.1, tally)
-                .map_err(|why| format!("cannot write the histogram log: {why}"))?;
+            let written = log.write(times.0, times.1, tally);
+            self.logged(written);
         }
         watch(&Progress {
             elapsed_s: start_s + self.interval_s,
@@ -361,16 +367,15 @@ impl<'a> Book<'a> {
             total: &self.total,
             scenario: &self.run.scenario,
         });
-        Ok(())
     }
 
-    fn finish(mut self) -> Result<Record, String> {
+    fn finish(mut self) -> Record {
         if let Some(log) = self.log.take() {
-            log.finish().map_err(|why| format!("cannot write the histogram log: {why}"))?;
+            self.logged(log.finish());
         }
         self.record.set_tally(&self.total);
         self.spread_losses();
-        Ok(self.record)
+        self.record
     }
 
     /// Gives each interval what was lost of its payloads, so that the intervals add up to the

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::outcome::{Failure, Objections, print, write};
-use super::players::PlayerArgs;
+use super::outcome::{Failure, Objections, beside, print, write};
+use super::players::{Dialled, PlayerArgs};
 use super::run::ShapeArgs;
 use super::values::duration;
 use ringgate_os::signals;
@@ -81,11 +81,19 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let mut csv = String::from(
         "kind,sent,unsent,answers,amplification,part,p50_ns,p99_ns,loss,gateway_cores\n",
     );
+    let mut ended = Ok(());
     for kind in kinds {
-        let (stats, parts, record) = one(args, kind)?;
-        show(kind, &stats, &parts, &record, &mut csv)?;
+        let (stats, parts, record) = match one(args, kind, &dialled) {
+            Ok(shown) => shown,
+            // What the kinds before have shown is worth having.
+            Err(why) => {
+                ended = Err(why);
+                break;
+            }
+        };
+        ended = show(kind, &stats, &parts, &record, &mut csv);
         objections.add(&record);
-        if objections.is_interrupted() {
+        if objections.is_interrupted() || ended.is_err() {
             break;
         }
         if stats.sent == 0 {
@@ -96,10 +104,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             format!("{}: no round trip was measured {label} the attack", kind.name())
         }));
     }
-    if let Some(path) = &args.csv {
-        write(path, &csv)?;
-    }
-    objections.verdict()
+    beside(ended.and_then(|()| objections.verdict()), write(args.csv.as_deref(), &csv))
 }
 
 fn kinds(names: &[String]) -> Result<Vec<Kind>, Failure> {
@@ -118,8 +123,12 @@ fn kinds(names: &[String]) -> Result<Vec<Kind>, Failure> {
     names.iter().map(one).collect()
 }
 
-fn one(args: &Args, kind: Kind) -> Result<(AttackStats, Vec<Part>, Record), Failure> {
-    let (protocol, server, protocol_id) = args.players.dial()?;
+fn one(
+    args: &Args,
+    kind: Kind,
+    dialled: &Dialled,
+) -> Result<(AttackStats, Vec<Part>, Record), Failure> {
+    let (protocol, server, protocol_id) = dialled.clone();
     let scenario = scenario(args);
     scenario.check().map_err(Failure::BadInput)?;
     let run = args.players.run(scenario, server, protocol.clone(), protocol_id, false)?;

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use ringgate_os::clock;
 
-use super::outcome::{Failure, Objections, print, write};
+use super::outcome::{Failure, Objections, beside, print, write};
 use super::players::PlayerArgs;
 use super::run::ShapeArgs;
 use crate::measure::bursts::Bursts;
@@ -104,11 +104,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             }
         }
     }
-    if let Some(path) = &args.csv {
-        write(path, &csv)?;
-    }
-    conclude(args, &rows)?;
-    ended
+    let written = write(args.csv.as_deref(), &csv);
+    beside(conclude(args, &rows).and(ended), written)
 }
 
 /// Both contenders, one after the other.

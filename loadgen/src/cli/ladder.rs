@@ -8,8 +8,8 @@ use std::time::Duration;
 use ringgate_os::clock;
 
 use super::delivery::DeliveryArgs;
-use super::outcome::{Failure, Objections, print, write};
-use super::players::PlayerArgs;
+use super::outcome::{Failure, Objections, beside, print, write};
+use super::players::{Dialled, PlayerArgs};
 use super::run::ShapeArgs;
 use super::values::duration;
 use crate::measure::procfs::Machine;
@@ -86,16 +86,27 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         std::fs::create_dir_all(out)
             .map_err(|why| Failure::Failed(format!("{}: {why}", out.display())))?;
     }
+    // Once: no token may be shown twice.
+    let dialled = args.players.dial()?;
     let mut ladder = Ladder::new(args)?;
     print(&ladder.heads())?;
+    let mut ended = Ok(());
     while let Some(rate) = ladder.next_rate() {
-        let (step, record) = climb(args, rate)?;
-        print(&row(&step, &record, &ladder.curve.bounds))?;
-        if !ladder.note(step, &record) {
-            break;
+        match climb(args, &dialled, rate) {
+            Ok((step, record)) => {
+                ended = print(&row(&step, &record, &ladder.curve.bounds));
+                if !ladder.note(step, &record) || ended.is_err() {
+                    break;
+                }
+            }
+            // What the steps before have shown is worth having.
+            Err(why) => {
+                ended = Err(why);
+                break;
+            }
         }
     }
-    ladder.conclude()
+    ladder.conclude(ended)
 }
 
 /// A climb and what it has shown so far.
@@ -178,29 +189,32 @@ impl<'a> Ladder<'a> {
     }
 
     /// Says where the knee is, or why there is none, and writes the files.
-    fn conclude(mut self) -> Result<(), Failure> {
-        let verdict = self.verdict();
-        self.curve.ending = match &verdict {
-            Ok(ending) => ending.clone(),
-            Err(_) if self.is_cut_short() => CUT_SHORT.into(),
-            Err(_) => "no knee".into(),
+    fn conclude(mut self, ended: Result<(), Failure>) -> Result<(), Failure> {
+        if self.curve.steps.is_empty() && ended.is_err() {
+            return ended;
+        }
+        let is_cut_short = ended.is_err() || self.is_cut_short();
+        let verdict = ended.and_then(|()| self.verdict());
+        self.curve.ending = match (&verdict, self.search.good()) {
+            (Ok(ending), _) => ending.clone(),
+            (Err(_), Some(good)) if is_cut_short => {
+                format!("{CUT_SHORT}; {} payloads/s went well", count(good as u64))
+            }
+            (Err(_), _) if is_cut_short => CUT_SHORT.into(),
+            _ => "no knee".into(),
         };
-        if verdict.is_ok() || self.is_cut_short() {
-            print(&format!("\n{}\n", self.curve.ending))?;
-        }
-        if let Some(path) = &self.args.csv {
-            write(path, &self.csv)?;
-        }
-        if let Some(out) = &self.args.out {
-            let json = serde_json::to_string_pretty(&self.curve)
-                .map_err(|why| Failure::Failed(format!("cannot write JSON: {why}")))?;
-            write(&out.join(report::CURVE_FILE), &json)?;
-            write(
-                &out.join("report.html"),
-                &report::curve::html(std::slice::from_ref(&self.curve)),
-            )?;
-        }
-        verdict.map(drop)
+        let json = serde_json::to_string_pretty(&self.curve)
+            .map_err(|why| Failure::Failed(format!("cannot write JSON: {why}")))?;
+        let html = report::curve::html(std::slice::from_ref(&self.curve));
+        let file = |name: &str| self.args.out.as_ref().map(|out| out.join(name));
+        let is_ending = verdict.is_ok() || is_cut_short;
+        let written = [
+            if is_ending { print(&format!("\n{}\n", self.curve.ending)) } else { Ok(()) },
+            write(self.args.csv.as_deref(), &self.csv),
+            write(file(report::CURVE_FILE).as_deref(), &json),
+            write(file("report.html").as_deref(), &html),
+        ];
+        beside(verdict.map(drop), written.into_iter().collect())
     }
 
     fn is_cut_short(&self) -> bool {
@@ -245,8 +259,8 @@ impl<'a> Ladder<'a> {
 }
 
 /// Plays one step.
-fn climb(args: &Args, rate: f64) -> Result<(Step, Record), Failure> {
-    let (protocol, server, protocol_id) = args.players.dial()?;
+fn climb(args: &Args, dialled: &Dialled, rate: f64) -> Result<(Step, Record), Failure> {
+    let (protocol, server, protocol_id) = dialled.clone();
     let protocol = args.delivery.over(protocol);
     let mut shape = args.shape.clone();
     let at_once = shape.traffic().at_once;

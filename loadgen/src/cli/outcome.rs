@@ -22,6 +22,33 @@ pub(super) enum Failure {
     Interrupted(i32, Vec<String>),
 }
 
+impl Failure {
+    /// Says something else beside it.
+    fn say(&mut self, more: &str) {
+        match self {
+            Self::BadInput(why) | Self::Failed(why) => *why = format!("{why}; {more}"),
+            Self::Missed(all)
+            | Self::Unbalanced(all)
+            | Self::Unproven(all)
+            | Self::Interrupted(_, all) => all.push(more.into()),
+        }
+    }
+}
+
+/// A verdict, and beside it what could not be written: the results are worth more than that.
+pub(super) fn beside(
+    verdict: Result<(), Failure>,
+    written: Result<(), Failure>,
+) -> Result<(), Failure> {
+    match (verdict, written) {
+        (Err(mut verdict), Err(Failure::Failed(why))) => {
+            verdict.say(&why);
+            Err(verdict)
+        }
+        (verdict, written) => verdict.and(written),
+    }
+}
+
 /// What speaks against a command's results.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Objections {
@@ -71,7 +98,8 @@ pub(super) fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Writes a file.
-pub(super) fn write(path: &Path, text: &str) -> Result<(), Failure> {
+/// Writes a file, where one was asked for.
+pub(super) fn write(path: Option<&Path>, text: &str) -> Result<(), Failure> {
+    let Some(path) = path else { return Ok(()) };
     std::fs::write(path, text).map_err(|why| Failure::Failed(format!("{}: {why}", path.display())))
 }

@@ -24,7 +24,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         }
         _ => Err("a run and a ladder cannot be compared".into()),
     };
-    write(&args.html, &page.map_err(Failure::BadInput)?)?;
+    write(Some(&args.html), &page.map_err(Failure::BadInput)?)?;
     print(&format!("{}\n", args.html.display()))
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::delivery::DeliveryArgs;
 use super::live::Live;
-use super::outcome::{Failure, Objections, print, write};
+use super::outcome::{Failure, Objections, beside, print, write};
 use super::players::PlayerArgs;
 use super::table;
 use super::values::duration;
@@ -135,23 +135,24 @@ fn scenario(args: &Args) -> Result<Scenario, Failure> {
 }
 
 impl OutcomeArgs {
-    /// Writes, prints and judges a run.
+    /// Prints, writes and judges a run.
     pub(super) fn finish(&self, record: &Record) -> Result<(), Failure> {
         let json = serde_json::to_string_pretty(record)
             .map_err(|why| Failure::Failed(format!("cannot write JSON: {why}")))?;
-        if let Some(out) = &self.out {
-            write(&out.join("run.json"), &json)?;
-            write(&out.join("report.html"), &report::html(std::slice::from_ref(record)))?;
-        }
-        if self.json {
-            print(&format!("{json}\n"))?;
-        } else {
-            print(&table::of(record))?;
-        }
+        let shown = if self.json { format!("{json}\n") } else { table::of(record) };
+        let html = report::html(std::slice::from_ref(record));
+        let file = |name: &str| self.out.as_ref().map(|out| out.join(name));
+        let log = record.unwritten.clone().map_or(Ok(()), |why| Err(Failure::Failed(why)));
         let missed = self.require.as_ref().map(|all| all.missed(|what| record.measured(what)));
         let mut objections =
             Objections { missed: missed.unwrap_or_default(), ..Default::default() };
         objections.add(record);
-        objections.verdict()
+        let written = [
+            log,
+            print(&shown),
+            write(file("run.json").as_deref(), &json),
+            write(file("report.html").as_deref(), &html),
+        ];
+        beside(objections.verdict(), written.into_iter().collect())
     }
 }

@@ -56,6 +56,9 @@ pub struct Record {
     /// What ended the run before its plan did.
     #[serde(default)]
     pub interrupted: Option<Interruption>,
+    /// Why the histogram log is not whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unwritten: Option<String>,
     /// Why players had no connect token, where a token service gives them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_refusal: Option<String>,
@@ -218,7 +221,8 @@ impl Record {
     pub fn remarks(&self) -> Vec<String> {
         let interrupted = self.interrupted.iter().map(Interruption::sentence);
         let restarts = self.restarts.iter().map(Restart::sentence);
-        interrupted.chain(restarts).chain(self.hand_overs()).collect()
+        let unwritten = self.unwritten.iter().cloned();
+        interrupted.chain(restarts).chain(self.hand_overs()).chain(unwritten).collect()
     }
 
     /// The sentence about hand-overs, if any was seen.

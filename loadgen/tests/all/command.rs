@@ -30,12 +30,16 @@ pub(crate) fn wrong(table: &str) -> Vec<&str> {
 
 /// A small run that writes its files to a folder.
 pub(crate) fn small_run(folder: &std::path::Path, more: &[&str]) -> Output {
+    small("run", folder, more)
+}
+
+fn small(command: &str, folder: &std::path::Path, more: &[&str]) -> Output {
     let server = Server::start();
     let key_file = folder.join("key");
     std::fs::write(&key_file, key().to_hex()).expect("written");
     let address = server.address.to_string();
     let mut arguments =
-        vec!["run", "--server", &address, "--key", key_file.to_str().expect("UTF-8")];
+        vec![command, "--server", &address, "--key", key_file.to_str().expect("UTF-8")];
     arguments.extend([
         "--protocol-id",
         "7",
@@ -105,3 +109,40 @@ fn wrong_input_is_exit_code_two_and_one_clear_sentence() {
 }
 
 const OWN: [&str; 3] = ["--own-sockets", "--server", "127.0.0.1:1"];
+
+/// A disk that is full costs the files, and nothing else.
+#[test]
+fn what_cannot_be_written_is_said_beside_the_verdict() {
+    for (file, more, code) in [
+        ("run.hlog", &["--require", "p50<1ns"][..], 3),
+        ("run.hlog", &[], 1),
+        ("run.json", &["--require", "p50<1ns"], 3),
+        ("run.json", &[], 1),
+    ] {
+        let folder = folder("full");
+        let out = folder.join("out");
+        std::fs::create_dir(&out).expect("made");
+        std::os::unix::fs::symlink("/dev/full", out.join(file)).expect("linked");
+        let output = small_run(&folder, more);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{file}: {output:?}");
+        assert!(said.contains("No space left"), "{file}: {said}");
+        assert_eq!(said.contains("p50<1ns is missed"), code == 3, "{file}: {said}");
+        assert!(String::from_utf8_lossy(&output.stdout).contains("10 connected of 10"));
+        assert!(out.join("report.html").metadata().expect("written").len() > 500);
+        std::fs::remove_dir_all(folder).expect("removed");
+    }
+}
+
+#[test]
+fn steps_that_were_played_are_kept_where_the_next_cannot_be() {
+    let folder = folder("ladder-steps");
+    let csv = folder.join("steps.csv");
+    let at = ["--at", "20,2000000", "--csv", csv.to_str().expect("UTF-8")];
+    let output = small("ladder", &folder, &at);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let steps = std::fs::read_to_string(csv).expect("written");
+    assert_eq!(steps.lines().count(), 2, "{steps}");
+    assert!(folder.join("out/ladder.json").is_file());
+    std::fs::remove_dir_all(folder).expect("removed");
+}

@@ -3,8 +3,11 @@
 
 use std::process::Output;
 
-use super::command::{PATIENT, wrong};
-use super::gateway::{Game, Gateway, Link, PROTOCOL_ID};
+use ringgate_core::secret::Key;
+use ringgate_loadgen::players::tokens::Mint;
+
+use super::command::{PATIENT, loadgen, wrong};
+use super::gateway::{Game, Gateway, Link, PROTOCOL_ID, text};
 
 /// A few players for a moment.
 const SMALL: &[&str] = &[
@@ -168,6 +171,33 @@ fn a_ladder_ends_where_it_is_told_to() {
     let steps = std::fs::read_to_string(csv).expect("written");
     assert_eq!(steps.lines().count(), 3, "{steps}");
     assert!(steps.lines().skip(1).all(|line| line.contains(",true,spread,")), "{steps}");
+}
+
+/// The gateway lets nobody in with a token that it has seen from somewhere else.
+#[test]
+fn a_ladder_shows_no_token_twice() {
+    let gateway = Gateway::start("whole-ladder-tokens", Link::Bundle, Game::Echo);
+    let key = std::fs::read_to_string(gateway.folder.join("key")).expect("written");
+    let mint = Mint {
+        key: Key::from_hex(&key).expect("a key"),
+        protocol_id: PROTOCOL_ID,
+        servers: gateway.address.to_string().parse().expect("an address"),
+        timeout_seconds: 10,
+        user_data: [0; 256],
+    };
+    let token = |id| mint.token(id, ringgate_os::clock::unix_seconds()).expect("random bytes");
+    let (tokens, admin) = (gateway.folder.join("tokens"), gateway.control());
+    let bytes: Vec<_> = (1..=8).flat_map(|id| token(id).to_bytes()).collect();
+    std::fs::write(&tokens, bytes).expect("written");
+    let output = loadgen(
+        &[
+            &["ladder", "--tokens", text(&tokens), "--admin", text(&admin)][..],
+            &["--at", "20,40", "--sessions", "4", "--ramp", "300ms", "--hold", "1s"],
+            &PATIENT,
+        ]
+        .concat(),
+    );
+    assert!(output.status.success(), "{output:?}");
 }
 
 #[test]
