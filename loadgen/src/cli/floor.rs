@@ -165,7 +165,8 @@ fn conclude(args: &Args, rows: &[Row]) -> Result<(), Failure> {
     let column = |of: fn(&Row) -> f64| {
         let mut values: Vec<_> = rows.iter().map(of).collect();
         values.sort_by(f64::total_cmp);
-        (values[values.len() / 2], values[0], values[values.len() - 1])
+        let middle = f64::midpoint(values[(values.len() - 1) / 2], values[values.len() / 2]);
+        (middle, values[0], values[values.len() - 1])
     };
     let (bare_us, gateway_us, ratio) = (column(|r| r.0), column(|r| r.1), column(|r| r.2));
     let what = if args.hops == 2 { "bare two-hop relay" } else { "bare echo" };

@@ -197,7 +197,8 @@ impl Swarm {
                 });
             }
         };
-        self.sessions_made += 1;
+        // Beyond the last come those again who are long gone.
+        self.sessions_made = self.sessions_made % ((1 << SESSION_BITS) - 1) + 1;
         self.tally.counters.bump(Count::Joins);
         self.players[index as usize] = Player {
             wire,

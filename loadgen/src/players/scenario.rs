@@ -248,7 +248,7 @@ impl Plan {
 /// How long a player of the churn shape stays, on average.
 const CHURN_LIFE_S: f64 = 30.0;
 
-/// Loopback has 16 million addresses, and session numbers 22 bits for each of 256 threads.
+/// Fifteen threads have a million addresses each on loopback.
 const SESSIONS_MAX: u32 = 4_000_000;
 
 #[cfg(test)]

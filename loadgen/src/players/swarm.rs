@@ -286,8 +286,8 @@ impl Swarm {
     }
 }
 
-/// A day: what happens later counts into its last second.
-const SECONDS_MAX: u64 = 86_400;
+/// A month: what happens later counts into its last second.
+const SECONDS_MAX: u64 = 31 * 86_400;
 
 #[cfg(test)]
 mod tests;

@@ -134,7 +134,8 @@ impl Team {
         let mut bodies = Vec::new();
         for (index, (setup, plan)) in parts.into_iter().enumerate() {
             let is_exact = setup.arrivals.is_exact();
-            let (driver, addresses, players) = open(options, is_exact, setup.thread, slots)?;
+            let (driver, addresses, sockets, own_sockets) =
+                open(options, is_exact, setup.thread, slots)?;
             let aead = Aead::from_env()
                 .map_err(|why| StartError::other("start a thread", io::Error::other(why)))?;
             bodies.push(Body {
@@ -149,7 +150,8 @@ impl Team {
                 interval_ns: options.interval.as_nanos() as u64,
                 driver,
                 swarm: Swarm::new(setup, plan, addresses, aead),
-                sockets: players,
+                sockets,
+                own_sockets,
                 clock: Clock::start(),
                 sender: sender.clone(),
                 board: Arc::clone(&board),
@@ -240,7 +242,9 @@ struct Body {
     interval_ns: u64,
     driver: AnyDriver,
     swarm: Swarm,
+    /// Those that players share, and those that are a player's own.
     sockets: Vec<SocketId>,
+    own_sockets: Vec<SocketId>,
     clock: Clock,
     sender: Sender<Handover>,
     board: Arc<Board>,
@@ -436,7 +440,9 @@ impl Body {
     }
 
     fn hand_over(&mut self, last: Option<Last>) {
-        let drops = self.sockets.iter().map(|id| self.driver.dropped_at(*id)).sum();
+        // To ask for each player's own takes too long while players play.
+        let own = self.own_sockets.iter().filter(|_| last.is_some());
+        let drops = self.sockets.iter().chain(own).map(|id| self.driver.dropped_at(*id)).sum();
         self.swarm.note_kernel_drops(u64::saturating_sub(drops, self.kernel_drops));
         self.kernel_drops = drops;
         self.echoed += self.swarm.counted(Count::Echoed);
@@ -453,9 +459,9 @@ impl Body {
     }
 }
 
-type Opened = (AnyDriver, Addresses, Vec<SocketId>);
+type Opened = (AnyDriver, Addresses, Vec<SocketId>, Vec<SocketId>);
 
-/// A driver with the sockets of one thread's players.
+/// A driver with the sockets of one thread's players: those they share, or each player's own.
 fn open(
     options: &Options,
     is_exact: bool,
@@ -484,7 +490,7 @@ fn open(
             None => Addresses::loopback(sockets.clone(), thread),
             Some(first) => Addresses::block(sockets.clone(), first, thread),
         };
-        return Ok((driver, addresses, sockets));
+        return Ok((driver, addresses, sockets, Vec::new()));
     }
     let small = UdpOptions {
         receive_buffer_bytes: 64 << 10,
@@ -495,7 +501,7 @@ fn open(
         let opened = socket::connected(options.server, &small)?;
         sockets.push(driver.register(opened.fd, SocketKind::ConnectedDatagram).map_err(fail)?);
     }
-    Ok((driver, Addresses::sockets(sockets, ports as u32), Vec::new()))
+    Ok((driver, Addresses::sockets(sockets.clone(), ports as u32), Vec::new(), sockets))
 }
 
 /// Has the kernel wake this thread when it asked to be, not up to 50 µs later. Without that the
