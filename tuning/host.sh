@@ -32,8 +32,10 @@ write() {
     local file=$1 value=$2 reason=$3 before
     [[ -w $file ]] || { say "skipped  $file: not there, or not writable"; return 0; }
     before=$(tr -d '\0' <"$file")
-    # The kernel leaves out a mask's leading zeros.
-    [[ $(sed 's/^[0,]*//' <<<"$before") == "$(sed 's/^[0,]*//' <<<"$value")" ]] && { say "as is    $file = $value"; return 0; }
+    # The kernel leaves out a mask's leading zeros. In a list 0 is a processor.
+    local zeros='s/^[0,]*//'
+    [[ $file != *_list ]] || zeros=
+    [[ $(sed "$zeros" <<<"$before") == "$(sed "$zeros" <<<"$value")" ]] && { say "as is    $file = $value"; return 0; }
     if (printf '%s' "$value" >"$file") 2>/dev/null; then
         printf '%s\t%s\n' "$file" "$before" >>"$saved"
         say "set      $file = $value (was $before)"
