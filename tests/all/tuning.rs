@@ -122,8 +122,12 @@ fn rules_name_reasons_that_there_are() {
     let of_members = include_str!("../../crates/trunk/src/peers/talk.rs");
     let of_members = of_members.split('"').skip(1).step_by(2).collect();
     for (list, known) in lists.zip([drops, refusals, of_members]) {
-        for reason in list.split('|') {
-            assert!(known.contains(&reason), "{reason}");
+        let list: Vec<_> = list.split('|').collect();
+        for reason in &list {
+            assert!(known.contains(reason), "{reason}");
+            // An Unreal player is refused at the response.
+            let other = reason.replace("request_", "response_");
+            assert!(!known.contains(&&*other) || list.contains(&&*other), "{other}");
         }
     }
     assert_eq!(rules.matches("reason=~").count(), 3);

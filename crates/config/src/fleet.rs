@@ -84,9 +84,9 @@ declare! {
         /// Most backends that the processes of one user may register here themselves. Without this:
         /// max_backends.
         backends_per_user: Option<usize> = integer(1, 4000), optional: 200, Reload;
-        /// What becomes of a token that names other gateways as well, while etcd cannot be asked
-        /// whether it was used there. "refuse": its player has to wait. "accept": it is taken, and
-        /// may be used once at each. Tokens that name this gateway alone are taken in any case.
+        /// What becomes of a token that names other gateways as well, or comes to a cluster, while
+        /// etcd cannot be asked whether it was used elsewhere. "refuse": its player has to wait.
+        /// "accept": it is taken, and may be used once at each. Other tokens are taken in any case.
         when_away: WhenAway = word, default: "refuse", Reload;
     }
 }
@@ -101,8 +101,8 @@ pub(super) const FLEET: Table = Table {
 };
 
 worded! {
-    /// What becomes of a token that names other gateways as well, while etcd cannot be asked
-    /// whether it was used there.
+    /// What becomes of a token that other gateways may let in as well, while etcd cannot be asked
+    /// whether one has.
     pub enum WhenAway {
         /// Its player has to wait.
         Refuse = "refuse",
