@@ -352,8 +352,8 @@ impl Control {
     }
 
     /// Where histograms are written.
-    pub fn histogram_file(&self) -> Option<&Path> {
-        self.recorder.path()
+    pub fn histograms(&self) -> Option<&Path> {
+        self.recorder.dir()
     }
 
     /// The workers.

@@ -214,7 +214,7 @@ fn make_folders(config: &HostConfig) -> Result<(), Failure> {
         Failure::failed(format_args!("cannot create run_dir {run_dir}: {why}"))
     })?;
     if config.fleet.is_some()
-        && let Err(why) = std::fs::create_dir_all(&agent.state_dir)
+        && let Err(why) = Folder::make(&agent.state_dir)
     {
         let dir = agent.state_dir.display();
         tracing::warn!(

@@ -87,9 +87,10 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         begin_again(&program);
         ports = claim().map_err(Failure::failed)?;
     }
+    // First: it makes its folder closed, and the histograms' may be one in it.
+    let state = state::open(&config.gateway)?;
     make_folders(&config, plan.run_dir.is_some())?;
     let run_dir = config.gateway.run_dir.clone();
-    let state = state::open(&config.gateway)?;
     // Before the first worker serves the first player.
     plan.deny(state.denied(fleet.as_ref()));
     plan.spent = state::spent_tokens(&state);
@@ -103,6 +104,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     // With the addresses that were bound.
     let setup = fleet.setup();
     privileges::give_state(&privileges, &state)?;
+    privileges::give_histograms(&privileges, &config);
     let config_file = file;
     let settings = Settings {
         config_file,
@@ -300,7 +302,7 @@ fn tell_start(setup: &Setup, control: &Control) {
         agents = (!agents.is_empty()).then(|| agents.join(" ")),
         admin = control.admin_address().map(display),
         control = control.socket_path().map(|it| display(it.display())),
-        histograms = control.histogram_file().map(|it| display(it.display())),
+        histograms = control.histograms().map(|it| display(it.display())),
         "ready"
     );
 }
@@ -323,8 +325,8 @@ fn announcement(setup: &Setup, control: &Control) -> String {
     if let Some(path) = control.socket_path() {
         writeln!(text, "control on {}", path.display());
     }
-    if let Some(file) = control.histogram_file() {
-        writeln!(text, "histograms in {}", file.display());
+    if let Some(dir) = control.histograms() {
+        writeln!(text, "histograms in {}", dir.display());
     }
     let (workers, driver, cipher) = (fleet.worker_count(), fleet.driver(), fleet.kernel());
     write!(text, "ready: {workers} workers, driver {driver}, cipher {cipher}");

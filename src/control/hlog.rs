@@ -16,10 +16,9 @@ use ringgate_os::{host, utc};
 use ringgate_report::hlog;
 use ringgate_worker::{Stage, Stages};
 
-/// A file that grows, and its successors.
+/// A file that grows.
 pub(super) struct HistogramLog {
     rules: Histograms,
-    files: Files,
     path: PathBuf,
     file: File,
     /// Where the next interval goes: after the last one that was written whole.
@@ -29,17 +28,20 @@ pub(super) struct HistogramLog {
 }
 
 impl HistogramLog {
-    /// Makes the directory and a new file in it, and writes its head. `unix` is the moment that
-    /// intervals count from.
+    /// Makes a new file, and its directory where that has gone, and writes its head. `unix` is the
+    /// moment that intervals count from.
     pub(super) async fn create(
         files: Files,
         rules: &Histograms,
         unix: Duration,
     ) -> io::Result<Self> {
-        std::fs::create_dir_all(&rules.dir)?;
+        // One that is there cannot be made by a confined process, not even to no effect.
+        if !rules.dir.is_dir() {
+            std::fs::create_dir_all(&rules.dir)?;
+        }
         let (path, file) = create(files, &rules.dir, &utc::stamp(unix.as_secs()))?;
         let rules = rules.clone();
-        let mut log = Self { rules, files, path, file, end: 0, is_torn: false };
+        let mut log = Self { rules, path, file, end: 0, is_torn: false };
         let writer = format!("ringgate {} on {}", env!("CARGO_PKG_VERSION"), host::name());
         let head = hlog::head(unix, &writer);
         if let Err(why) = log.write(head).await {
@@ -58,13 +60,6 @@ impl HistogramLog {
     /// Whether it is time for another file, when this one began `age` ago.
     pub(super) const fn is_done(&self, age: Duration) -> bool {
         self.end >= self.rules.max_bytes || age.as_nanos() >= self.rules.max_age.as_nanos()
-    }
-
-    /// Leaves this file for a new one, whose intervals count from `unix`. If that fails, this one
-    /// stays as it is.
-    pub(super) async fn renew(&mut self, unix: Duration) -> io::Result<()> {
-        *self = Self::create(self.files, &self.rules, unix).await?;
-        Ok(())
     }
 
     /// Writes an interval that began `start` after the log did.
@@ -255,9 +250,9 @@ mod tests {
                 second += 1;
             }
             assert!(second > 1 && log.end < 2 * 4096);
-            let first = log.path().to_owned();
-            runtime.block_on(log.renew(BEGAN + Duration::from_secs(second))).expect("renewed");
-            assert!(first != log.path() && first.exists() && !log.is_done(Duration::ZERO));
+            let next = create(runtime, &rules, BEGAN + Duration::from_secs(second));
+            assert!(log.path() != next.path() && log.path().exists());
+            assert!(!next.is_done(Duration::ZERO));
         });
     }
 
@@ -277,10 +272,8 @@ mod tests {
             }
             std::fs::create_dir(rules.dir.join("ringgate-20200102T000000Z.hlog")).expect("folder");
             let rules = Histograms { keep: NonZeroUsize::new(3), ..rules };
-            let mut log = create(runtime, &rules, BEGAN);
-            for second in 1..6 {
-                let renewed = log.renew(BEGAN + Duration::from_secs(second));
-                runtime.block_on(renewed).expect("renewed");
+            for second in 0..6 {
+                create(runtime, &rules, BEGAN + Duration::from_secs(second));
             }
             let list = std::fs::read_dir(&rules.dir).expect("readable");
             let mut names: Vec<_> = list

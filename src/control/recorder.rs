@@ -21,53 +21,34 @@ use ringgate_worker::handover::Latency;
 pub(super) struct Recorder {
     view: Arc<View>,
     collector: Collector,
-    log: Option<HistogramLog>,
-    /// The file that is to be begun as soon as that can be done.
+    /// How and by which rules files are written, where they are.
     wanted: Option<(Files, Histograms)>,
+    /// The present file. The first interval begins the first: a process that dies before it has one
+    /// leaves none, and whoever the daemon has become makes it.
+    log: Option<HistogramLog>,
     every: Duration,
-    /// When the file was begun, in nanoseconds of the fleet's clock.
+    /// What the file's intervals count from, in nanoseconds of the fleet's clock.
     epoch_ns: u64,
     /// When the present interval began.
     since_ns: u64,
-    /// Intervals in a row that could not be written.
+    /// Intervals in a row that could not be written, or had no file of their own.
     missing: u64,
 }
 
 impl Recorder {
-    /// Begins the file. Without one, latencies are shown at the admin address only; a folder that
-    /// cannot be written to is no reason not to serve, and is tried again.
+    /// Without files, latencies are shown at the admin address only.
     pub(super) fn start(runtime: &Runtime, view: &Arc<View>, config: Option<&Histograms>) -> Self {
         let now_ns = view.now_ns();
-        let mut recorder = Self {
+        Self {
             view: Arc::clone(view),
             collector: Collector::new(view.published()),
-            log: None,
             wanted: config.map(|rules| (runtime.files(), rules.clone())),
+            log: None,
             every: config.map_or(SHOW_EVERY, |config| config.interval),
             epoch_ns: now_ns,
             since_ns: now_ns,
             missing: 0,
-        };
-        let begun = runtime.block_on(recorder.begin());
-        recorder.since_ns = recorder.epoch_ns;
-        if let (Err(why), Some(rules)) = (begun, config) {
-            let dir = rules.dir.display();
-            tracing::warn!(
-                "histograms.dir: cannot write to {dir}: {why}; latencies are at the admin address only until that can be done"
-            );
-            recorder.missing = 1;
         }
-        recorder
-    }
-
-    /// Begins the file, where one is wanted and there is none. Intervals count from now on.
-    async fn begin(&mut self) -> io::Result<()> {
-        let Some((files, rules)) = &self.wanted else { return Ok(()) };
-        let (now_ns, unix) = (self.view.now_ns(), Duration::from_nanos(clock::unix_ns()));
-        self.log = Some(HistogramLog::create(*files, rules, unix).await?);
-        self.wanted = None;
-        self.epoch_ns = now_ns;
-        Ok(())
     }
 
     /// Goes on with what the process before this one has shown.
@@ -77,9 +58,9 @@ impl Recorder {
         self.view.live().latencies = Arc::new(self.collector.shown().clone());
     }
 
-    /// Where the file is.
-    pub(super) fn path(&self) -> Option<&Path> {
-        self.log.as_ref().map(HistogramLog::path)
+    /// Where the files are.
+    pub(super) fn dir(&self) -> Option<&Path> {
+        self.wanted.as_ref().map(|(_, rules)| &*rules.dir)
     }
 
     /// Records interval after interval until it is told that the daemon ends.
@@ -115,20 +96,13 @@ impl Recorder {
         self.view.split_drops(&reports);
         let (since_ns, length_ns) = (self.since_ns, until_ns - self.since_ns);
         self.since_ns = until_ns;
-        let outcome = match self.begin().await {
-            Ok(()) => self.write(since_ns, Duration::from_nanos(length_ns)).await,
-            why => why,
-        };
-        let name = match (&self.log, &self.wanted) {
-            (Some(log), _) => log.path(),
-            (None, Some((_, rules))) => &rules.dir,
-            (None, None) => return,
-        };
-        let name = name.display();
+        let outcome = self.write(since_ns, Duration::from_nanos(length_ns)).await;
+        let Some((_, rules)) = &self.wanted else { return };
+        let dir = rules.dir.display();
         match outcome {
             Ok(()) if self.missing > 0 => {
                 tracing::info!(
-                    "{name} is written to again; {} intervals are missing",
+                    "{dir} is written to again; {} intervals may be missing",
                     self.missing
                 );
                 self.missing = 0;
@@ -140,7 +114,7 @@ impl Recorder {
                 // A full disk is full for a while; once is enough.
                 if self.missing == 1 {
                     tracing::error!(
-                        "cannot write to {name}: {why}; intervals are missing from now on"
+                        "histograms.dir: cannot write to {dir}: {why}; intervals may be missing from now on"
                     );
                 }
             }
@@ -149,16 +123,23 @@ impl Recorder {
 
     /// Writes the interval that was collected, to a new file if it is time for one.
     async fn write(&mut self, since_ns: u64, length: Duration) -> io::Result<()> {
-        let Some(log) = &mut self.log else { return Ok(()) };
-        if log.is_done(Duration::from_nanos(since_ns.saturating_sub(self.epoch_ns))) {
+        let Some((files, rules)) = &self.wanted else { return Ok(()) };
+        let age = Duration::from_nanos(since_ns - self.epoch_ns);
+        let mut begun = Ok(());
+        if self.log.as_ref().is_none_or(|log| log.is_done(age)) {
             let ago_ns = self.view.now_ns() - since_ns;
-            log.renew(Duration::from_nanos(clock::unix_ns().saturating_sub(ago_ns))).await?;
-            self.epoch_ns = since_ns;
-            tracing::info!("histograms are written to {} from now on", log.path().display());
+            let unix = Duration::from_nanos(clock::unix_ns().saturating_sub(ago_ns));
+            begun = HistogramLog::create(*files, rules, unix).await.map(|log| {
+                tracing::info!("histograms are written to {} from now on", log.path().display());
+                (self.log, self.epoch_ns) = (Some(log), since_ns);
+            });
         }
-        // One that has begun a moment ago has the interval before that moment, too.
-        let start = Duration::from_nanos(since_ns.saturating_sub(self.epoch_ns));
-        log.append(self.collector.stages(), start, length).await
+        // Where the next file cannot be made, the present one goes on.
+        if let Some(log) = &mut self.log {
+            let start = Duration::from_nanos(since_ns - self.epoch_ns);
+            log.append(self.collector.stages(), start, length).await?;
+        }
+        begun
     }
 }
 

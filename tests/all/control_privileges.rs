@@ -1,7 +1,5 @@
 //! A daemon that has given up what it does not need: it still does everything that it is there for.
 
-use std::path::PathBuf;
-
 use ringgate_os::process;
 use ringgate_report::hlog;
 use ringgate_report::text::Append as _;
@@ -18,7 +16,7 @@ fn kernel_says(daemon: &Daemon, name: &str) -> String {
 fn text(driver: &str, more: &str) -> Text {
     let mut text = Text::new();
     write!(text.gateway, "io = \"{driver}\"\n{more}");
-    text.more.push_str("[histograms]\ndir = \"hist\"\ninterval = \"1s\"\n");
+    text.more.push_str("[histograms]\ndir = \"hist\"\ninterval = \"1s\"\nmax_age = \"1s\"\n");
     // The game process is this test's, whoever the daemon becomes.
     let uid = process::effective_uid();
     text.backends = text.backends.replace("slots = 4", &format!("slots = 4\nallow_uids = [{uid}]"));
@@ -32,10 +30,12 @@ fn live(mut daemon: Daemon, text: &Text) {
     daemon.ready();
     let mut player = Player::connected(daemon.listener, 1, KEY_HEX);
     player.echo(b"confined");
-    let file: PathBuf = daemon.histogram_file();
-    wait_for("an interval", || {
-        let log = hlog::read(&std::fs::read(&file).expect("readable")).expect("whole lines only");
-        (!log.intervals.is_empty()).then_some(())
+    // The next one is begun as whom it has become.
+    wait_for("two files with intervals", || {
+        let files = std::fs::read_dir(daemon.folder.join("hist")).expect("it is there").flatten();
+        let logs = files.map(|it| hlog::read(&std::fs::read(it.path()).expect("readable")));
+        let logs = logs.map(|log| log.expect("whole lines only"));
+        (logs.filter(|log| !log.intervals.is_empty()).count() >= 2).then_some(())
     });
     let more_slots = text.backends.replace("slots = 4", "slots = 5");
     daemon.rewrite(&Text { backends: more_slots, ..text.clone() });

@@ -17,6 +17,7 @@ use ringgate_core::netcode::{self, Client, ConnectToken, Notice, State, TokenSpe
 use ringgate_core::secret::Key;
 use ringgate_link::backend::{Event, Options, Outbox};
 use ringgate_os::clock::{self, Clock};
+use ringgate_report::hlog;
 
 use crate::command::{Ending, ringgate, run};
 use crate::folder::Folder;
@@ -191,11 +192,13 @@ impl Daemon {
         self.run_dir.clone()
     }
 
-    /// The only histogram file.
+    /// The only histogram file, once it has an interval.
     pub(crate) fn histogram_file(&self) -> PathBuf {
-        let dir = self.folder.join("hist");
-        let mut files = std::fs::read_dir(dir).expect("the daemon has made it");
-        files.next().expect("a file").expect("readable").path()
+        wait_for("an interval", || {
+            let file = std::fs::read_dir(self.folder.join("hist")).ok()?.next()?.ok()?.path();
+            let log = hlog::read(&std::fs::read(&file).ok()?).ok()?;
+            (!log.intervals.is_empty()).then_some(file)
+        })
     }
 
     /// What an ended daemon leaves.

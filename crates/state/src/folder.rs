@@ -27,9 +27,24 @@ pub enum Lasting {
 }
 
 impl Folder {
+    /// Makes the folder if it is not there: the last part closed to everybody else, those above as
+    /// the system makes them.
+    pub fn make(path: &Path) -> io::Result<()> {
+        if path.is_dir() {
+            return Ok(());
+        }
+        if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            fs::create_dir_all(parent)?;
+        }
+        match DirBuilder::new().mode(FOLDER_MODE).create(path) {
+            Err(why) if why.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+            made => made,
+        }
+    }
+
     /// Makes the folder if it is not there, and takes it. The error says why that cannot be.
     pub fn take(path: &Path) -> Result<Self, String> {
-        make(path).map_err(|why| format!("cannot make it: {why}"))?;
+        Self::make(path).map_err(|why| format!("cannot make it: {why}"))?;
         let handle = File::open(path).map_err(|why| format!("cannot open it: {why}"))?;
         let meta = handle.metadata().map_err(|why| format!("cannot look at it: {why}"))?;
         if !meta.is_dir() {
@@ -188,20 +203,6 @@ impl Folder {
         let file = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(&path)?;
         self.give(&file)?;
         Ok((path, file))
-    }
-}
-
-/// The last part closed to everybody else; the folders above as the system makes them.
-fn make(path: &Path) -> io::Result<()> {
-    if path.is_dir() {
-        return Ok(());
-    }
-    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        fs::create_dir_all(parent)?;
-    }
-    match DirBuilder::new().mode(FOLDER_MODE).create(path) {
-        Err(why) if why.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
-        made => made,
     }
 }
 

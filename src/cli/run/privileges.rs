@@ -1,6 +1,7 @@
-//! What the daemon gives up on its way to serving, beside what every process does: its state and
-//! its agents' sockets go to whom it becomes.
+//! What the daemon gives up on its way to serving, beside what every process does: its state, its
+//! histograms' folder and its agents' sockets go to whom it becomes.
 
+use std::fs::DirEntry;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::fchown;
 use std::path::{Path, PathBuf};
@@ -25,6 +26,19 @@ pub(super) fn give_state(privileges: &Privileges, state: &State) -> Result<(), S
     let names: Vec<_> = [DENIED_FILE].into_iter().chain(Joining::FILES).chain(spent).collect();
     let given = folder.give_to(user.uid, user.gid, &names);
     given.map_err(|why| format!("cannot hand state_dir {} over: {why}", folder.path().display()))
+}
+
+/// Gives the histograms' folder to whom the daemon becomes, where nothing but such files is in it:
+/// another folder may be anybody's. Without it they are missing, and who writes them says so.
+pub(super) fn give_histograms(privileges: &Privileges, config: &Config) {
+    let Some(rules) = &config.histograms else { return };
+    let is_log = |it: DirEntry| it.path().extension().is_some_and(|it| it == "hlog");
+    let mut found = std::fs::read_dir(&rules.dir).into_iter().flatten().flatten();
+    if found.all(is_log)
+        && let Err(why) = privileges.hand_over(&rules.dir)
+    {
+        tracing::warn!("histograms.dir: {why}");
+    }
 }
 
 /// Gives the sockets that agents come to to whom the daemon becomes: those of lanes share their

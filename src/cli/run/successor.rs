@@ -191,6 +191,7 @@ impl<'a> Successor<'a> {
         let is_from_elsewhere = facts.state_dir.as_ref() != Some(&self.config().gateway.state_dir);
         let state = State { folder, kept, is_from_elsewhere, spent };
         // It is root's or its own already, so the predecessor can write there all the same.
+        privileges::give_histograms(self.privileges, self.config());
         privileges::give_state(self.privileges, &state)?;
         let joining = self.joining.take();
         let denied = state.denied(joining.as_ref());

@@ -27,18 +27,20 @@ pub(super) struct Loaded {
 }
 
 impl Files {
-    /// Reads them all. A file without a single interval is a mistake: nothing can be shown of it.
+    /// Reads them all. Among several, one without a single interval is left out: its writer was
+    /// killed, or has just begun.
     pub(super) fn load(&self) -> Result<Vec<Loaded>, Failure> {
+        let read: fn(&Path) -> _ = if self.files.len() == 1 { load } else { read };
         let mut logs =
-            self.files.iter().map(|path| load(path)).collect::<Result<Vec<Loaded>, _>>()?;
-        if !self.span.is_everything() {
-            for loaded in &mut logs {
-                self.span.cut(&mut loaded.log.intervals);
-            }
-            logs.retain(|loaded| !loaded.log.intervals.is_empty());
+            self.files.iter().map(|path| read(path)).collect::<Result<Vec<Loaded>, _>>()?;
+        for loaded in &mut logs {
+            self.span.cut(&mut loaded.log.intervals);
         }
+        logs.retain(|loaded| !loaded.log.intervals.is_empty());
         if logs.is_empty() {
-            return Err(Failure::bad_input("no file has an interval between --from and --to"));
+            return Err(Failure::bad_input(
+                "no file has an interval in the time that is asked for",
+            ));
         }
         Ok(logs)
     }
@@ -68,7 +70,16 @@ fn span(intervals: &[Interval]) -> String {
     format!("{} to {} ({length})", utc::date(begin.as_secs()), utc::date(end.as_secs()))
 }
 
+/// Reads a file that stands alone: without a single interval nothing can be shown of it.
 pub(super) fn load(path: &Path) -> Result<Loaded, Failure> {
+    let loaded = read(path)?;
+    if loaded.log.intervals.is_empty() {
+        return Err(Failure::bad_input(format_args!("{} has no interval", path.display())));
+    }
+    Ok(loaded)
+}
+
+fn read(path: &Path) -> Result<Loaded, Failure> {
     let name = path.display();
     let bytes = std::fs::read(path)
         .map_err(|why| Failure::bad_input(format_args!("cannot read {name}: {why}")))?;
@@ -82,9 +93,6 @@ pub(super) fn load(path: &Path) -> Result<Loaded, Failure> {
     }
     if log.is_cut_off {
         warn(&format!("{name}: its last line has no end and is left out\n"));
-    }
-    if log.intervals.is_empty() {
-        return Err(Failure::bad_input(format_args!("{name} has no interval")));
     }
     Ok(Loaded { path: path.to_owned(), log })
 }

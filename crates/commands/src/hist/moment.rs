@@ -19,10 +19,6 @@ pub(super) struct Span {
 }
 
 impl Span {
-    pub(super) const fn is_everything(&self) -> bool {
-        self.from.is_none() && self.to.is_none()
-    }
-
     /// Keeps the intervals of which any part lies in the span.
     pub(super) fn cut(&self, intervals: &mut Vec<Interval>) {
         let (from, to) = (self.from.unwrap_or_default(), self.to.unwrap_or(Duration::MAX));
