@@ -29,8 +29,8 @@ pub struct State {
     pub folder: Result<Folder, String>,
     /// What was there.
     pub kept: Kept,
-    /// It was elsewhere: the folder has to have it yet.
-    pub is_from_elsewhere: bool,
+    /// The folder has to have it yet.
+    pub is_unwritten: bool,
     /// Where spent tokens are written.
     pub spent: Option<SpentFiles>,
 }
@@ -108,7 +108,7 @@ pub(super) struct Denials {
 impl Denials {
     /// What the start has found, and who writes what comes.
     pub(super) fn start(state: State, now_ns: u64) -> (Self, Option<Keeper>) {
-        let State { folder, kept, is_from_elsewhere, spent: _ } = state;
+        let State { folder, kept, is_unwritten, spent: _ } = state;
         let unix_ns = clock::unix_ns();
         // A clock that was set back, or that nobody has set yet, must not make a ban longer.
         let from_ns = unix_ns.max(kept.saved_unix_s.saturating_mul(NS_PER_S));
@@ -135,7 +135,7 @@ impl Denials {
             fleet: Arc::default(),
             folder: shared,
         };
-        if is_from_elsewhere {
+        if is_unwritten {
             denials.write(now_ns);
         }
         (denials, keeper)
@@ -176,14 +176,26 @@ impl Denials {
     }
 
     /// The list for the process after this one, which has the file from then on: so nothing of ours
-    /// may be on its way there.
-    pub(super) fn give(&self, now_ns: u64) -> Result<String, String> {
-        let wanted = self.wanted.as_ref().map_or(0, |wanted| wanted.borrow().number);
+    /// may be on its way there. And whether it has to be written, because that could not be done.
+    pub(super) fn give(&self, now_ns: u64) -> Result<(String, bool), String> {
         let done = self.done.borrow();
-        if done.number != wanted || done.failure.is_some() {
-            return Err("the file of who is denied is not written yet; try again".to_owned());
+        let is_unwritten = done.failure.is_some();
+        if let Some(wanted) = &self.wanted {
+            if done.number != wanted.borrow().number || done.is_trying {
+                return Err("the file of who is denied is not written yet; try again".to_owned());
+            }
+            if is_unwritten {
+                wanted.send_modify(|wanted| wanted.rests = true);
+            }
         }
-        Ok(text::write(&self.kept(now_ns)))
+        Ok((text::write(&self.kept(now_ns)), is_unwritten))
+    }
+
+    /// The file stays this process's.
+    pub(super) fn go_on(&self) {
+        if let Some(wanted) = &self.wanted {
+            wanted.send_if_modified(|wanted| std::mem::take(&mut wanted.rests));
+        }
     }
 
     /// As it would be in the file.
@@ -211,7 +223,7 @@ impl Denials {
         self.offset_ns = clock::unix_ns().saturating_sub(now_ns);
         let Some(wanted) = &self.wanted else { return };
         let kept = Arc::new(self.kept(now_ns));
-        wanted.send_modify(|wanted| *wanted = Wanted { number: wanted.number + 1, kept });
+        wanted.send_modify(|wanted| (wanted.number, wanted.kept) = (wanted.number + 1, kept));
     }
 
     /// Whether the file names moments that the wall clock does not mean any more.
@@ -302,7 +314,7 @@ mod tests {
         let change = Change { whom, is_denied: true, until: Some(until_s), is_whole: false };
         let list = DenyList::default().changed(&change).expect("room").0;
         let (folder, kept) = (Err("none".to_owned()), Kept { list, saved_unix_s });
-        State { folder, kept, is_from_elsewhere: false, spent: None }
+        State { folder, kept, is_unwritten: false, spent: None }
     }
 
     #[test]

@@ -209,10 +209,10 @@ impl ControlLoop {
         if ringgate_worker::write_layout(&self.setup, workers)? != layout {
             return Err("a reload has come in between; try again".to_owned());
         }
-        let denied = self.denials.give(self.view.now_ns())?;
+        let (denied, is_unwritten) = self.denials.give(self.view.now_ns())?;
         self.busy = Busy::Copying;
         let (drains, drained) = self.drain_rows();
-        Ok(Early { sockets: Vec::new(), drains, drained, denied })
+        Ok(Early { sockets: Vec::new(), drains, drained, denied, is_unwritten })
     }
 
     /// Obeys, or does so when it cannot change what is being copied.
@@ -269,6 +269,7 @@ impl ControlLoop {
     /// Nothing is under way: what has waited for that is done.
     pub(super) fn do_postponed(&mut self, fleet: &Fleet) {
         self.busy = Busy::No;
+        self.denials.go_on();
         for postponed in std::mem::take(&mut self.postponed) {
             match postponed {
                 Postponed::Command(command) => self.obey_in_time(fleet, command),

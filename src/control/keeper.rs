@@ -26,6 +26,8 @@ pub(super) struct Wanted {
     /// Counts what was wanted so far.
     pub(super) number: u64,
     pub(super) kept: Arc<Kept>,
+    /// The file is about to be another process's: nothing is written.
+    pub(super) rests: bool,
 }
 
 /// What has been tried.
@@ -33,6 +35,8 @@ pub(super) struct Wanted {
 pub(super) struct Done {
     pub(super) number: u64,
     pub(super) failure: Option<Arc<str>>,
+    /// Something is on its way to the file.
+    pub(super) is_trying: bool,
 }
 
 /// A change that waits for its file.
@@ -61,12 +65,16 @@ impl Keeper {
                 wanted = self.wanted.changed() => if wanted.is_err() { return },
                 () = again => {}
             }
-            let Wanted { number, kept } = self.wanted.borrow_and_update().clone();
+            let Wanted { number, kept, rests } = self.wanted.borrow_and_update().clone();
+            if rests {
+                continue;
+            }
+            self.done.send_modify(|done| done.is_trying = true);
             let failure = self.write(kept).await.err();
             self.tell(failure.as_ref(), is_failing);
             is_failing = failure.is_some();
             let failure = failure.map(|why| format!("{}: {why}", self.place()).into());
-            self.done.send_replace(Done { number, failure });
+            self.done.send_replace(Done { number, failure, is_trying: false });
         }
     }
 
@@ -150,7 +158,7 @@ mod tests {
             let runtime = Runtime::start(wants_uring).expect("a runtime");
             let (keeper, wanted, done) = start(folder);
             for number in 1..=5 {
-                wanted.send_replace(Wanted { number, kept: kept(number) });
+                wanted.send_replace(Wanted { number, kept: kept(number), rests: false });
             }
             let ticket = Ticket::new(5, done);
             drop(wanted);
@@ -172,7 +180,7 @@ mod tests {
         std::fs::remove_dir_all(&path).expect("ours");
         let runtime = Runtime::start(false).expect("a runtime");
         let (keeper, wanted, done) = start(folder);
-        wanted.send_replace(Wanted { number: 1, kept: kept(1) });
+        wanted.send_replace(Wanted { number: 1, kept: kept(1), rests: false });
         let why = runtime.block_on(async {
             let task = tokio::spawn(keeper.run());
             let why = Ticket::new(1, done).wait().await.expect_err("there is no folder");

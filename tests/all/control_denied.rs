@@ -14,6 +14,7 @@ use crate::command::{Ran, ringgate, run};
 use crate::control_rig::{Daemon, Game, KEY_HEX, Player, Text, request, wait_for};
 use crate::folder::Folder;
 use crate::oncall::row;
+use crate::upgrade_rig::Line;
 
 /// A command of the command line at a daemon.
 fn command(daemon: &Daemon, words: &[&str]) -> Ran {
@@ -200,17 +201,23 @@ fn a_denial_ends_by_itself() {
 
 #[test]
 fn what_cannot_be_written_lasts_until_the_restart_and_is_told() {
-    let daemon = Daemon::start(&Text::new());
+    let mut line = Line::start(&Text::new());
+    let daemon = &line.daemon;
     std::fs::remove_dir_all(daemon.folder.join("state")).expect("ours");
-    row("denials-not-kept").asked_at(&daemon, &[("PREFIX", "192.0.2.0/24")]);
+    row("denials-not-kept").asked_at(daemon, &[("PREFIX", "192.0.2.0/24")]);
     assert_eq!(daemon.status()["denied"]["kept"], false);
     assert_eq!(daemon.get("/metrics").value("ringgate_denied_kept"), Some(0));
-    let shown = succeeds(&daemon, &["denied"]);
+    let shown = succeeds(daemon, &["denied"]);
     assert!(
         shown.contains("192.0.2.0/24") && shown.contains("until the gateway restarts"),
         "{shown}"
     );
     assert!(daemon.log().contains("state_not_written"), "{}", daemon.log());
+    // An upgrade takes it along, and the next process goes on trying. While a try is under way it
+    // has to wait.
+    wait_for("an upgrade", || (line.upgrade().0 == Some(0)).then_some(()));
+    let daemon = &line.daemon;
+    wait_for("its try", || (daemon.status()["denied"]["kept"] == false).then_some(()));
     std::fs::create_dir(daemon.folder.join("state")).expect("ours");
     wait_for("another try", || (daemon.status()["denied"]["kept"] == true).then_some(()));
 }

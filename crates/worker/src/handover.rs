@@ -183,6 +183,9 @@ pub struct Early {
     pub drained: Vec<(String, Option<u64>)>,
     /// Who is denied, as the file would have it.
     pub denied: String,
+    /// The file could not be written so.
+    #[serde(default)]
+    pub is_unwritten: bool,
 }
 
 /// What a successor gets at the barrier, apart from the state itself.

@@ -31,7 +31,7 @@ pub(super) fn open(gateway: &Gateway) -> Result<State, Failure> {
                 "{why}; who is denied and which tokens are used is forgotten at a restart"
             );
             let (folder, kept) = (Err(why), Kept::default());
-            return Ok(State { folder, kept, is_from_elsewhere: false, spent: None });
+            return Ok(State { folder, kept, is_unwritten: false, spent: None });
         }
     };
     let kept = read(&folder).map_err(|why| {
@@ -42,7 +42,7 @@ pub(super) fn open(gateway: &Gateway) -> Result<State, Failure> {
         ))
     })?;
     let spent = spent_files(&folder);
-    let mut state = State { folder: Ok(folder), kept, is_from_elsewhere: false, spent };
+    let mut state = State { folder: Ok(folder), kept, is_unwritten: false, spent };
     tell(&mut state, path);
     Ok(state)
 }

@@ -184,15 +184,15 @@ impl<'a> Successor<'a> {
         made: Made<'a>,
     ) -> Result<Begun<'a>, String> {
         let Made { facts, heir, streams, doors, announce, folder, spent, kernel } = made;
-        let (Early { sockets, drains, drained, denied }, fds) = lent.take()?;
+        let (Early { sockets, drains, drained, denied, is_unwritten }, fds) = lent.take()?;
         let sockets = with_rows(sockets, fds)?;
         let kept = text::read(denied.as_bytes())
             .map_err(|why| format!("cannot read who is denied: {why}"))?;
-        let is_from_elsewhere = facts.state_dir.as_ref() != Some(&self.config().gateway.state_dir);
-        let state = State { folder, kept, is_from_elsewhere, spent };
+        let is_elsewhere = facts.state_dir.as_ref() != Some(&self.config().gateway.state_dir);
+        let state = State { folder, kept, is_unwritten: is_unwritten || is_elsewhere, spent };
         // It is root's or its own already, so the predecessor can write there all the same.
-        privileges::give_histograms(self.privileges, self.config());
         privileges::give_state(self.privileges, &state)?;
+        privileges::give_histograms(self.privileges, self.config());
         let joining = self.joining.take();
         let denied = state.denied(joining.as_ref());
         let leaving = heir.leaving().to_vec();
