@@ -352,7 +352,7 @@ impl ControlLoop {
             let refused = Err(vec!["the gateway is draining".to_owned()]);
             if !is_dry {
                 // Whoever sends a signal hears nothing else of it.
-                live.reloads.note(&refused);
+                live.reloads.put_off(&refused);
             }
             return refused;
         }

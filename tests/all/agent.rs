@@ -515,6 +515,9 @@ fn what_is_wrong_with_an_agents_file_is_said_with_its_place() {
         run(ringgate(["agent".as_ref(), "--check".as_ref(), "--config".as_ref(), file.as_os_str()]))
     };
     assert!(check(&folder).succeeded().ends_with("agent.toml: ok\n"));
+    let file = folder.join("agent.toml");
+    let said = run(ringgate(["check".as_ref(), file.as_os_str()])).succeeded();
+    assert!(said.ends_with("agent.toml: ok, an agent's\n"), "{said}");
     open_to_others(&folder.join("host-7.key"));
     let said = refused(&folder);
     assert!(said.contains("others may use (mode 0644)"), "{said}");

@@ -204,6 +204,9 @@ fn a_draining_gateway_is_not_reloaded() {
         assert_eq!(page.json()["mistakes"][0], "the gateway is draining");
         assert_eq!(daemon.status()["config"]["reloads_refused"], counted, "{query}");
     }
+    // The file is not judged by that.
+    let metrics = daemon.get("/metrics");
+    assert_eq!(metrics.value("ringgate_config_last_reload_success"), Some(1));
 }
 
 /// The file may lie on a slow disk, and the control thread feeds the watchdog.

@@ -3,7 +3,7 @@
 use super::Failure;
 use super::config_file::{ConfigFile, GATEWAY};
 use super::exit::print;
-use ringgate_config::{self as config, Config};
+use ringgate_config::{self as config, Config, HostConfig};
 use ringgate_report::text::Append as _;
 
 /// Check a config file and report every mistake in it, or explain all fields
@@ -21,6 +21,10 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         return print(&config::explain());
     }
     let file = args.file.or(GATEWAY);
+    if config::is_of_agent(&file) {
+        HostConfig::load(&file)?;
+        return print(&format!("{}: ok, an agent's\n", file.display()));
+    }
     let config = Config::load(&file)?;
     print(&summary(&file.display().to_string(), &config))
 }

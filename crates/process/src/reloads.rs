@@ -41,6 +41,13 @@ impl Reloads {
             }
         }
     }
+
+    /// The same where the file was not even read, for a reason that is none of its own.
+    pub fn put_off(&mut self, refused: &Outcome) {
+        let last_refused = self.last_refused;
+        self.note(refused);
+        self.last_refused = last_refused;
+    }
 }
 
 /// What is wrong with a file, a sentence each.

@@ -50,7 +50,7 @@ impl Shared {
         if self.is_draining() {
             let refused = Err(vec!["the agent is draining".to_owned()]);
             if !is_dry {
-                self.live().reloads.note(&refused);
+                self.live().reloads.put_off(&refused);
             }
             return Some(refused);
         }
