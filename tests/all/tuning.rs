@@ -9,6 +9,7 @@ use ringgate_fleet::epochs::Validity;
 use ringgate_fleet::keyspace::{Keyspace, Name, Place};
 use ringgate_fleet::seal::FleetKey;
 use ringgate_fleet::values::Stored;
+use ringgate_io::CardDrop;
 use ringgate_tokens::Refusal;
 use ringgate_tokens::counters::{Counters, Standing};
 use ringgate_tokens::desk::{Desk, Rules};
@@ -58,7 +59,7 @@ fn dashboard_and_rules_name_metrics_that_there_are() {
         let mut named = named(&text_of(file));
         assert!(named.len() > 10, "{file} names {named:?}");
         // Held where there is an agent, and a cluster.
-        named.retain(|name| [OF_AGENTS, OF_CLUSTERS].iter().all(|it| !is_of(name, it)));
+        named.retain(|name| [OF_AGENTS, OF_CLUSTERS, OF_CARDS].iter().all(|it| !is_of(name, it)));
         let missing: Vec<_> = named.difference(&there).collect();
         assert!(
             missing.is_empty(),
@@ -77,6 +78,8 @@ fn dashboard_and_rules_name_metrics_that_there_are() {
 pub(crate) const OF_AGENTS: &[&str] = &["ringgate_agent_", "ringgate_trunk_"];
 /// Those of a gateway in a cluster.
 pub(crate) const OF_CLUSTERS: &[&str] = &["ringgate_cluster_"];
+/// Those of a gateway with `io = "xdp"`, whose test names it.
+const OF_CARDS: &[&str] = &["ringgate_xdp_attached"];
 
 fn is_of(name: &str, starts: &[&str]) -> bool {
     starts.iter().any(|start| name.starts_with(start))
@@ -118,10 +121,11 @@ fn rules_name_reasons_that_there_are() {
     let rules = text_of("prometheus/ringgate.rules.yml");
     let lists = rules.split("reason=~\"").skip(1).filter_map(|rest| rest.split('"').next());
     let drops: Vec<_> = ringgate_core::drops::DropReason::ALL.iter().map(|it| it.name()).collect();
+    let of_frames = CardDrop::ALL.iter().map(|it| it.name()).collect();
     let refusals: Vec<_> = Refusal::ALL.iter().map(|it| it.word()).collect();
     let of_members = include_str!("../../crates/trunk/src/peers/talk.rs");
     let of_members = of_members.split('"').skip(1).step_by(2).collect();
-    for (list, known) in lists.zip([drops, refusals, of_members]) {
+    for (list, known) in lists.zip([drops, of_frames, refusals, of_members]) {
         let list: Vec<_> = list.split('|').collect();
         for reason in &list {
             assert!(known.contains(reason), "{reason}");
@@ -130,7 +134,20 @@ fn rules_name_reasons_that_there_are() {
             assert!(!known.contains(&&*other) || list.contains(&&*other), "{other}");
         }
     }
-    assert_eq!(rules.matches("reason=~").count(), 3);
+    assert_eq!(rules.matches("reason=~").count(), 4);
+}
+
+/// And the first metric of each row of the handbook that says so has an alert.
+#[test]
+fn what_is_to_be_alerted_on_is() {
+    let page = include_str!("../../docs/reference/metrics.md");
+    let rules = named(&text_of("prometheus/ringgate.rules.yml"));
+    let says = |row: &&str| row.contains("Alert ") || row.contains("alert on");
+    let rows: Vec<_> = page.lines().filter(|line| line.starts_with("| `")).filter(says).collect();
+    assert!(rows.len() > 12, "{rows:?}");
+    let is_alerted = |row: &&str| named(row).iter().any(|name| rules.contains(name));
+    let missing: Vec<_> = rows.iter().filter(|row| !is_alerted(row)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
 }
 
 #[test]

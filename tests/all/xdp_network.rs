@@ -12,6 +12,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::control_rig::wait_for;
 use crate::netns;
+use crate::oncall::row;
 use crate::xdp_rig::{
     Frames, GATEWAY, GATEWAY_V6, GATEWAYS_MAC, Host, NETCODE_PORT, PLAIN_PORT, PLAYERS_MAC,
 };
@@ -380,6 +381,7 @@ fn a_program_that_somebody_takes_off_leaves_players_at_the_sockets() {
     let ran = host.pair.role(&host.pair.gateway, name, "somebody").output().expect("runs");
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     wait_for("the page to say so", || (host.shown()["attached"] == false).then_some(()));
+    row("xdp-gone").asked_at(&host.daemon, &[]);
     let before = host.frames();
     host.plays_plain(GATEWAY);
     host.plays_netcode(GATEWAY_V6);
