@@ -130,6 +130,13 @@ fn a_player_and_a_backend_stand_by_themselves() {
     for words in [["drain", "--backend", ""], ["undrain", "--backend", ""]] {
         ask(&daemon, &words).refused();
     }
+    // Whatever is typed is asked for as it is, and nobody's name is wrong input.
+    for name in ["nobody", "arena 1", "arena#", "arena%20", "aréna+"] {
+        for command in ["drain", "undrain"] {
+            let said = ask(&daemon, &[command, name]).refused();
+            assert!(said.contains(name), "{said}");
+        }
+    }
     assert_eq!(daemon.status()["state"], "serving");
     // The words of the last release.
     let old = ask(&daemon, &["sessions", "--client", &id]).succeeded();

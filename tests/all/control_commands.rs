@@ -149,6 +149,29 @@ fn who_waits_for_a_drain_hears_that_it_cannot_be_said_or_was_taken_back() {
     assert!(code == Some(1) && why.ends_with("does not answer (stopped)"), "{code:?} {why}");
 }
 
+/// As where a service manager starts a gateway again.
+#[test]
+fn who_waits_for_a_drain_has_waited_where_another_process_is_there() {
+    let run_dir = Folder::new();
+    let text = Text { run_dir: Some(run_dir.path().to_owned()), ..Text::new() };
+    let daemon = Daemon::start(&text);
+    let _game = Game::start(&daemon, "arena");
+    daemon.ready();
+    let _player = Player::connected(daemon.listener, 1, KEY_HEX);
+    let control = daemon.control().display().to_string();
+    let mut drain = ringgate(["drain", "--deadline", "1h", "--wait", "--control", &control]);
+    drain.stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut drain = Ending(drain.spawn().expect("the binary was built"));
+    let mut said = BufReader::new(drain.stderr.take().expect("piped")).lines();
+    said.next().expect("a line").expect("text");
+    process::signal(drain.id(), SIGSTOP).expect("ours");
+    drop(daemon);
+    let _next = Daemon::start(&text);
+    process::signal(drain.id(), SIGCONT).expect("ours");
+    let last = said.map(|line| line.expect("text")).last();
+    assert_eq!((drain.wait().expect("our child").code(), last), (Some(0), None));
+}
+
 /// One that has not answered what it was asked first is asked for nothing more.
 #[test]
 fn an_upgrade_of_a_process_that_does_not_answer_is_not_asked_for() {

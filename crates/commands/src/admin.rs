@@ -347,7 +347,8 @@ impl Admin {
             Target::Tcp(address) => address.to_string(),
         };
         let token = self.token.as_ref().map(|it| it.as_str().as_bytes());
-        let mut request = client::request(method, path, &host, token, String::new())?;
+        let path = encoded(path);
+        let mut request = client::request(method, &path, &host, token, String::new())?;
         *request.version_mut() = hyper::Version::HTTP_10;
         self.connect()?.ask(request)
     }
@@ -381,6 +382,19 @@ impl Admin {
     }
 }
 
+/// A path with what people have typed into its query, as a request may have it.
+fn encoded(path: &str) -> String {
+    let mut text = String::with_capacity(path.len());
+    for byte in path.bytes() {
+        if byte.is_ascii_alphanumeric() || b"/?&=:.,_-".contains(&byte) {
+            text.push(byte.into());
+        } else {
+            write!(text, "%{byte:02x}");
+        }
+    }
+    text
+}
+
 /// Whether the other process has closed its end, or its end has closed with it.
 fn is_end(why: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
@@ -393,7 +407,7 @@ pub const RUN_DIR_DEFAULT: &str = "/run/ringgate";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Far more than any page.
-const ANSWER_BYTES_MAX: u64 = 16 << 20;
+const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
 #[cfg(test)]
 mod tests {

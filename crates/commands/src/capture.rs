@@ -124,17 +124,19 @@ struct Out<'a> {
     path: &'a Path,
     /// `None` for stdout.
     file: Option<File>,
+    /// How much of it are whole blocks.
+    end: u64,
 }
 
 impl<'a> Out<'a> {
     /// For its owner only, and never in the place of another file.
     fn create(path: &'a Path) -> Result<Self, Failure> {
         if path == Path::new("-") {
-            return Ok(Self { path, file: None });
+            return Ok(Self { path, file: None, end: 0 });
         }
         let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
         match made {
-            Ok(file) => Ok(Self { path, file: Some(file) }),
+            Ok(file) => Ok(Self { path, file: Some(file), end: 0 }),
             Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {
                 Err(Failure::bad_input(format_args!("--out: {} already exists", path.display())))
             }
@@ -157,8 +159,14 @@ impl<'a> Out<'a> {
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        match &mut self.file {
-            Some(file) => file.write_all(bytes),
+        match &self.file {
+            Some(file) => {
+                // What a full disk took of a block is cut off again.
+                let cut = |_: &io::Error| drop(file.set_len(self.end));
+                (&*file).write_all(bytes).inspect_err(cut)?;
+                self.end += bytes.len() as u64;
+                Ok(())
+            }
             None => {
                 let mut stdout = io::stdout().lock();
                 stdout.write_all(bytes).and_then(|()| stdout.flush())

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::Failure;
 use super::admin::{self, Admin, OneBackend, Place};
@@ -71,17 +72,23 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     if args.hand_over {
         path.push_str("hand_over=1");
     }
+    let before = if args.wait { look(&admin) } else { None };
     let Draining { sessions, left_ms } = admin.change(&path, &[400, 409])?;
     let left = utc::span(left_ms / 1000);
     print(&format!("draining: {} sessions, {left} at most\n", count(sessions)))?;
     if args.wait {
-        wait(&admin)?;
+        wait(&admin, before.as_ref())?;
     }
     Ok(())
 }
 
-/// The process is there until it has ended. Who waits hears each few seconds how far it is.
-fn wait(admin: &Admin) -> Result<(), Failure> {
+fn look(admin: &Admin) -> Option<Value> {
+    admin.get("/status").ok().and_then(|page| serde_json::from_str(&page).ok())
+}
+
+/// The process is there until it has ended, whoever may have started another since. Who waits hears
+/// each few seconds how far it is.
+fn wait(admin: &Admin, before: Option<&Value>) -> Result<(), Failure> {
     let clock = Clock::start();
     let mut said_ns = 0;
     while admin.is_there()? {
@@ -90,32 +97,22 @@ fn wait(admin: &Admin) -> Result<(), Failure> {
             continue;
         }
         said_ns = clock.now_ns();
-        let page = admin.get("/status").ok().and_then(|page| serde_json::from_str(&page).ok());
-        let Some(Left { state, totals, players, drain_left_ms }) = page else { continue };
-        if state != "draining" {
+        let Some(now) = look(admin) else { continue };
+        if before.is_some_and(|before| before["incarnation"] != now["incarnation"]) {
+            return Ok(());
+        }
+        if now["state"] != "draining" {
             return Err(Failure::failed("it has not ended: somebody has taken the drain back"));
         }
-        let sessions = count(totals.map_or(players, |it| it.sessions));
-        let left = drain_left_ms.map(|ms| format!(", {} at most", utc::span(ms / 1000)));
+        // An agent has players.
+        let sessions = now["totals"]["sessions"].as_u64().or_else(|| now["players"].as_u64());
+        let sessions = count(sessions.unwrap_or_default());
+        let left = now["drain_left_ms"].as_u64();
+        let left = left.map(|ms| format!(", {} at most", utc::span(ms / 1000)));
         // Nothing is left to be done when stderr is gone.
         let _ = writeln!(io::stderr(), "{sessions} sessions are left{}", left.unwrap_or_default());
     }
     Ok(())
-}
-
-/// What of a page is told while its process drains: an agent has `players`.
-#[derive(Deserialize)]
-struct Left {
-    state: String,
-    totals: Option<Totals>,
-    #[serde(default)]
-    players: u64,
-    drain_left_ms: Option<u64>,
-}
-
-#[derive(Deserialize)]
-struct Totals {
-    sessions: u64,
 }
 
 const DEADLINE_MAX: Duration = Duration::from_hours(24);

@@ -165,8 +165,10 @@ fn events(file: Option<&Path>) -> Result<String, String> {
         Some(file) => std::fs::read(file).map_err(|why| format!("{}: {why}", file.display()))?,
         None => {
             let mut journal = Command::new("journalctl");
-            journal.args(["--unit=ringgate", "--output=cat", "--no-pager", "--lines=1000"]);
-            journal.output().map_err(|why| format!("no journal (--events FILE): {why}"))?.stdout
+            journal.args(["--unit=ringgate*", "--output=cat", "--no-pager", "--lines=1000"]);
+            let said =
+                journal.output().map_err(|why| format!("no journal (--events FILE): {why}"))?;
+            [said.stdout, said.stderr].concat()
         }
     };
     let text = String::from_utf8_lossy(&text);

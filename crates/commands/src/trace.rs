@@ -48,16 +48,11 @@ pub(super) struct Which {
 impl Which {
     /// What a gateway is asked.
     pub(super) fn query(&self) -> String {
+        let mut query = format!("for_ms={}", self.lasts.as_millis());
         let (client, address) = admin::sort(self.whom.as_deref());
-        let client = client.or(self.client_id.as_deref());
-        let whom = match (client, address.or(self.address.as_deref())) {
-            (Some(client_id), _) => format!("client={client_id}"),
-            (None, address) => {
-                let address = address.expect("clap wants one of them");
-                format!("address={}", address.replace('/', "%2F"))
-            }
-        };
-        format!("{whom}&for_ms={}", self.lasts.as_millis())
+        admin::say(&mut query, "client", client.or(self.client_id.as_deref()));
+        admin::say(&mut query, "address", address.or(self.address.as_deref()));
+        query
     }
 
     /// How long.

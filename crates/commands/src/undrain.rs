@@ -23,7 +23,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     match (status, args.backend.name()) {
         (200, Some(name)) => print(&format!("backend {name} takes players again\n")),
         (200, None) => print("players are taken in again\n"),
-        (404 | 409, _) => Err(Failure::failed(body.trim_end())),
+        (404, _) => Err(Failure::bad_input(body.trim_end())),
+        (409, _) => Err(Failure::failed(body.trim_end())),
         _ => Err(admin.unexpected(status, &body)),
     }
 }

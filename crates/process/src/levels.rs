@@ -32,7 +32,9 @@ pub fn read(text: &str) -> Result<Targets, &str> {
 /// By which levels is logged first: what [the variable](VARIABLE) says goes before a config's word.
 /// The error is one sentence.
 pub fn first(variable: Option<String>, config: &str) -> Result<Targets, String> {
-    let Some(text) = variable else { return Ok(read(config).unwrap_or_default()) };
+    let Some(text) = variable.filter(|it| !it.is_empty()) else {
+        return Ok(read(config).unwrap_or_default());
+    };
     read(&text).map_err(|word| {
         format!(
             "RINGGATE_LOG={text:?}: found {word:?}, expected off, error, warn, info, debug or trace, \
@@ -51,9 +53,8 @@ pub fn changeable<S: Subscriber>(first: Targets) -> reload::Layer<Targets, S> {
 
 /// Logs by other levels, where `RINGGATE_LOG` has not said by which.
 pub fn change(text: &str) {
-    if let (Some(change), None, Ok(targets)) =
-        (CHANGE.get(), std::env::var_os(VARIABLE), read(text))
-    {
+    let said = std::env::var_os(VARIABLE).filter(|it| !it.is_empty());
+    if let (Some(change), None, Ok(targets)) = (CHANGE.get(), said, read(text)) {
         change(targets);
     }
 }
@@ -101,5 +102,6 @@ mod tests {
         let tells = |targets: Targets| targets.would_enable("ringgate", &tracing::Level::DEBUG);
         assert!(!tells(first(Some("warn".into()), "debug").expect("valid")));
         assert!(tells(first(None, "debug").expect("valid")));
+        assert!(tells(first(Some(String::new()), "debug").expect("valid")), "it is not set");
     }
 }

@@ -130,9 +130,11 @@ pub(super) fn deny(args: &DenyArgs) -> Result<(), Failure> {
             None => 0,
         };
         let mut revision = 0;
-        for put in puts {
+        for (done, put) in puts.into_iter().enumerate() {
             let put = Put { lease, ..put };
-            revision = revision.max(write(client, &put).await.map_err(|why| away(&why))?);
+            let done = format_args!("done before that: {done} of {}", whom.len());
+            let written = write(client, &put).await.map_err(|why| away(&why).after(done));
+            revision = revision.max(written?);
         }
         let heard = args.wait.until_denied(client, &fleet.keyspace, revision).await;
         heard.map_err(|late| Failure::failed(format_args!("{said}, but {late}")))?;
