@@ -50,18 +50,13 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 /// All that is found of this host, and of a config file that it is held against.
 pub(super) fn look(file: Option<&Path>) -> Result<Vec<Finding>, Failure> {
     let host = Host::new(Path::new("/"));
-    if let Some(file) = file.filter(|file| config::is_of_agent(file)) {
-        let config = HostConfig::load(file)?;
-        let mut findings = examine(&host, None);
-        findings.insert(1, driver(None));
-        findings.push(cpu::sleep(&host, clock::sleep_cost_ns()));
-        findings.extend(agent::examine(&config));
-        return Ok(findings);
-    }
-    let config = file.map(Config::load).transpose()?;
+    let of_agent = file.filter(|file| config::is_of_agent(file));
+    let config = file.filter(|_| of_agent.is_none()).map(Config::load).transpose()?;
+    let of_agent = of_agent.map(HostConfig::load).transpose()?;
     let mut findings = examine(&host, config.as_ref());
     findings.insert(1, driver(config.as_ref().map(|config| config.gateway.io)));
     findings.push(cpu::sleep(&host, clock::sleep_cost_ns()));
+    findings.extend(of_agent.iter().flat_map(agent::examine));
     if let (Some(config), Some(file)) = (&config, file) {
         findings.extend(cpu::awake(config, capabilities::has(Capability::Bpf)));
         #[cfg(feature = "xdp")]
