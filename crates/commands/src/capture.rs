@@ -53,7 +53,8 @@ pub struct Args {
     place: Place,
 }
 
-fn lasts(text: &str) -> Result<Duration, String> {
+/// How long something is looked at.
+pub(super) fn lasts(text: &str) -> Result<Duration, String> {
     values::time_within(text, MS..=HOUR, "a time such as 30s or 5m, 1h at most")
 }
 

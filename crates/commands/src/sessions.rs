@@ -44,10 +44,8 @@ impl Which {
     pub(super) fn query(&self) -> String {
         let mut query = format!("limit={}", self.limit);
         let (client, address) = admin::sort(self.whom.as_deref());
-        let (client, address) =
-            (client.or(self.client_id.as_deref()), address.or(self.address.as_deref()));
-        admin::say(&mut query, "client", client);
-        admin::say(&mut query, "address", address);
+        admin::say(&mut query, "client", client.or(self.client_id.as_deref()));
+        admin::say(&mut query, "address", address.or(self.address.as_deref()));
         admin::say(&mut query, "backend", self.backend.as_deref());
         query
     }

@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use super::Failure;
 use super::admin::{self, Place};
+use super::capture::lasts;
 use super::exit::show;
 use ringgate_config::values;
 use ringgate_gate::Prefix;
@@ -104,10 +105,6 @@ fn prefix(text: &str) -> Result<String, String> {
     read.map(|_| text.to_owned()).map_err(|why| format!("found {text:?}, {why}"))
 }
 
-fn lasts(text: &str) -> Result<Duration, String> {
-    values::time_within(text, LASTS_MIN..=LASTS_MAX, "a time such as 30s or 5m, 1h at most")
-}
-
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let gateway = args.place.find()?;
     let path = format!("/trace?{}", args.which.query());
@@ -145,6 +142,3 @@ impl Line {
         format!("{time}{listener}{address}{client}{}\n", self.text)
     }
 }
-
-const LASTS_MIN: Duration = Duration::from_millis(1);
-const LASTS_MAX: Duration = Duration::from_hours(1);
