@@ -473,6 +473,7 @@ fn a_disk_that_is_full_ends_the_command_and_not_the_daemon() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("cannot write") && said.contains("too large"), "{said}");
+    assert!(held(&out).0 > 0, "what is there is whole");
     player.echo(b"the daemon goes on");
     wait_for("the capture's end", || daemon.log().contains("reader_gone").then_some(()));
 }

@@ -16,7 +16,7 @@ use crate::control_rig::{Daemon, Player, wait_for};
 use crate::fleet_announce::{Process, has, is_gone, takes_players, value};
 use crate::fleet_gateway::Heir;
 use crate::fleet_rig::{Fleet, backend_is_up, in_fleet, key};
-use crate::folder::Folder;
+use crate::folder::{Folder, mode};
 use crate::oncall::row;
 use crate::own::{own_address, own_ip, own_port, take_again};
 
@@ -114,6 +114,7 @@ fn an_unmodified_server_behind_an_agent_is_found_by_a_gateway_elsewhere() {
     let gateway = rig.gateway("gate-1");
     let agent = rig.agent(&server(port, ""));
     has(&rig.fleet, "arena-1", "state", "starting");
+    assert_eq!(mode(&rig.folder.join("state")), 0o700, "it is closed to others");
     let running = start_server(port);
     has(&rig.fleet, "arena-1", "state", "ready");
     let first = value(&rig.fleet, "arena-1").expect("it stands there");
