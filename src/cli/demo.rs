@@ -90,7 +90,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     game.stop()?;
     exit::print(&table::render(&outcome, &facts))?;
     let balanced = facts.workers.iter().all(|worker| worker.check_conservation().is_ok());
-    if balanced && outcome.connected == args.players {
+    let wrong = outcome.payloads_wrong + u64::from(outcome.closed);
+    if balanced && wrong == 0 && outcome.connected == args.players {
         Ok(())
     } else {
         Err(Failure::failed("the demo did not go as it should: see the table"))
