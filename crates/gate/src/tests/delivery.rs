@@ -219,6 +219,25 @@ fn a_game_process_is_told_when_too_much_waits_and_when_there_is_room_again() {
 }
 
 #[test]
+fn a_game_process_is_told_what_becomes_of_messages_before_the_player_has_spoken() {
+    let mut rig = Rig::new(delivering());
+    let game = Game::join(&mut rig, "arena");
+    let scribe = Scribe::new(&rig.token(1));
+    scribe.connect(&mut rig, home(1));
+    let session = rig.session_at(home(1));
+    game.hear(&mut rig);
+    for n in 0..3 {
+        game.send(&mut rig, (session, RELIABLE), &long_message(60_000, n), 0);
+    }
+    assert_eq!(game.hear(&mut rig), [Heard::Room(session, true)]);
+    for token in 1..=3 {
+        game.send(&mut rig, (session, bundle::Channel::Sequenced(0)), b"the latest", token);
+    }
+    assert_eq!(game.hear(&mut rig), [1, 2].map(|token| Heard::Report(session, token, false)));
+    assert!(!scribe.kinds(&mut rig, home(1)).contains(&PacketKind::Payload));
+}
+
+#[test]
 fn while_the_link_is_full_players_keep_what_is_not_taken() {
     let (mut rig, game, mut player, _) = playing();
     rig.obstacles.push((game.link, SendFailure::Full));

@@ -252,15 +252,19 @@ impl NetcodeFront {
 
     /// Sends what is due, tells the game process what it wants to know, and sets the alarm.
     fn look_after(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
-        if !self.sessions.is_live(index) || !self.sessions.at(index).is_confirmed() {
-            // The player drops payloads until it knows that it is connected.
-            return self.wait_unconfirmed(turn, index);
+        if !self.sessions.is_live(index) {
+            return;
         }
         self.take_held(turn, index);
         let Some(mut connection) = self.connections.take(index) else { return };
-        self.transmit(turn, index, &mut connection.end);
+        // The player drops payloads until it knows that it is connected.
+        let is_there = self.sessions.at(index).is_confirmed();
+        if is_there {
+            self.transmit(turn, index, &mut connection.end);
+        }
         self.tell_news(turn, index, &mut connection);
-        let (fault, due_ns) = (connection.end.fault(), connection.end.poll_timeout());
+        let due_ns = connection.end.poll_timeout().filter(|_| is_there);
+        let fault = connection.end.fault();
         let until_ns = connection.linger.map(|linger| linger.until_ns);
         self.connections.put_back(index, connection);
         if let Some(fault) = fault {
@@ -272,17 +276,6 @@ impl NetcodeFront {
         match due_ns.into_iter().chain(until_ns).min() {
             Some(due_ns) => self.connections.alarms.set(index, due_ns),
             None => self.connections.alarms.clear(index),
-        }
-    }
-
-    /// A session that was closed before its player knew of it is not waited for without an end.
-    fn wait_unconfirmed(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
-        if !self.sessions.is_live(index) || self.end_linger(turn, index) {
-            return;
-        }
-        let linger = self.connections.get(index).and_then(|connection| connection.linger);
-        if let Some(linger) = linger {
-            self.connections.alarms.set(index, linger.until_ns);
         }
     }
 
