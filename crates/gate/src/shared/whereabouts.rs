@@ -806,6 +806,7 @@ mod tests {
         assert!(whereabouts.learn(&at, B, 0).is_ok());
         let paid = |now_ns| (0..30_000).filter(|_| whereabouts.pay(&at, now_ns).is_ok()).count();
         assert_eq!((paid(0), paid(100_000_000)), (50, 5));
+        assert_eq!(paid(99_000_000), 0, "another worker, whose turn began before");
         whereabouts.learn_accepted(&at, C, 1000, 100_000_000);
         assert_eq!(paid(200_000_000), 5, "it is not that one's");
         whereabouts.learn_accepted(&at, B, 200, 200_000_000);

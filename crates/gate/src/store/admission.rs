@@ -48,12 +48,12 @@ impl Admission {
     /// Whether an area may be served now; takes a token if so.
     #[inline]
     pub(crate) fn admit(&mut self, area: &Area, rate: Rate, now_ns: u64) -> bool {
-        rate.per_second == 0 || self.bucket(area).take(rate, 1, now_ns)
+        self.bucket(area).take(rate, 1, now_ns)
     }
 
     /// Whether an area might be served now.
     pub(crate) fn would_admit(&mut self, area: &Area, rate: Rate, now_ns: u64) -> bool {
-        rate.per_second == 0 || self.bucket(area).level(rate, now_ns) > 0
+        self.bucket(area).level(rate, now_ns) > 0
     }
 
     /// The bucket of an area, and of others whose hash is the same.
@@ -97,13 +97,20 @@ impl Bucket {
 
     /// How many tokens there are now.
     pub(crate) fn level(&mut self, rate: Rate, now_ns: u64) -> u32 {
-        // A token per second is a thousandth per millisecond. Times wrap after 49 days: a bucket
-        // that was last used longer ago than that may be refilled less than it deserves, once.
-        let elapsed_ms = ms(now_ns).wrapping_sub(self.as_of_ms);
+        if rate.per_second == 0 {
+            return u32::MAX;
+        }
+        // Times wrap after 49 days: a bucket that was last used longer ago than that may be
+        // refilled less than it deserves, once.
+        let mut elapsed_ms = ms(now_ns).wrapping_sub(self.as_of_ms);
+        if elapsed_ms > BEHIND_MS_MAX.wrapping_neg() {
+            elapsed_ms = 0;
+        }
+        // A token per second is a thousandth per millisecond.
         let refill = rate.per_second.saturating_mul(elapsed_ms);
         self.millitokens =
             self.millitokens.saturating_add(refill).min(rate.burst.saturating_mul(TOKEN));
-        self.as_of_ms = ms(now_ns);
+        self.as_of_ms = self.as_of_ms.wrapping_add(elapsed_ms);
         self.millitokens / TOKEN
     }
 
@@ -125,6 +132,10 @@ impl Bucket {
 const fn ms(now_ns: u64) -> u32 {
     (now_ns / 1_000_000) as u32
 }
+
+/// Of threads that share a bucket, one may ask as of the beginning of its turn when another has
+/// asked as of later: by no more than this.
+const BEHIND_MS_MAX: u32 = 10_000;
 
 /// In thousandths.
 const TOKEN: u32 = 1000;
@@ -163,6 +174,20 @@ mod tests {
         assert!(admission.would_admit(&area, RATE, 100_000_000));
         let off = Rate::new(0, 2);
         assert!((0..100).all(|_| admission.admit(&area, off, 0)));
+    }
+
+    #[test]
+    fn a_thread_whose_clock_is_behind_finds_what_the_others_have_left() {
+        let (mut bucket, ms) = (Bucket::full(0), |ms: u64| ms * 1_000_000);
+        assert!(bucket.take(RATE, 5, ms(5003)));
+        for now_ms in [5000, 5003, 4000, 5102] {
+            assert!(!bucket.take(RATE, 1, ms(now_ms)), "at {now_ms}");
+        }
+        assert!(bucket.take(RATE, 1, ms(5103)) && !bucket.take(RATE, 1, ms(5103)));
+        // However long it was not asked.
+        for days in [20, 60, 120] {
+            assert!(bucket.take(RATE, 5, ms(days * 86_400_000)), "{days} days from the start");
+        }
     }
 
     #[test]
