@@ -24,7 +24,7 @@ impl Common {
             return Err(NoRoom::SessionsFull);
         }
         let backend = found?;
-        if self.claims.has_free_slot(backend) { Ok(backend) } else { Err(NoRoom::BackendFull) }
+        if self.has_free_slot(backend) { Ok(backend) } else { Err(NoRoom::BackendFull) }
     }
 
     /// The same for a player who may have the room of a session that it replaces.
@@ -114,6 +114,11 @@ impl Common {
         state.is_up() && !rules.drained && rules.intake.is_open() && !state.is_closed
     }
 
+    /// Whether a backend has a free slot. Only a hint: the claim itself decides.
+    fn has_free_slot(&self, backend: BackendId) -> bool {
+        self.claims.players(backend) < self.setup.backends[backend].slots
+    }
+
     /// Chooses among the listener's backends that are up.
     fn route(
         &self,
@@ -138,7 +143,7 @@ impl Common {
             // full, one of them is chosen, and the player is told that it is full.
             Route::LeastPlayers => candidates.min_by_key(|&backend| {
                 let players = self.claims.players(backend);
-                (!self.claims.has_free_slot(backend), players)
+                (!self.has_free_slot(backend), players)
             }),
             Route::UserData => {
                 let name = named_backend(user_data)?;

@@ -644,11 +644,6 @@ impl Claims {
         self.sessions[listener].load(Ordering::Relaxed)
     }
 
-    /// Whether a backend has a free slot. Only a hint: the claim itself decides.
-    pub(crate) fn has_free_slot(&self, backend: BackendId) -> bool {
-        lock(&self.inner).slots.get(backend).is_some_and(|slots| slots.count < slots.max)
-    }
-
     /// Sets how many slots each backend has; new ones are at the end. Players beyond a smaller
     /// number stay until they leave.
     pub(crate) fn resize_backends(&self, backend_slots: &[u32]) {
@@ -944,7 +939,7 @@ mod tests {
         let taken: Vec<u32> =
             (0..70).map(|id| connect(&claims, 0, id, 0).expect("70 slots").slot.0).collect();
         assert_eq!(taken, (0..70).collect::<Vec<_>>());
-        assert!(!claims.has_free_slot(BackendId(0)));
+        assert_eq!(connect(&claims, 0, 99, 0), Err(DropReason::ResponseBackendFull));
         claims.resize_backends(&[71, 5]);
         assert_eq!(connect(&claims, 0, 99, 0).map(|claim| claim.slot), Ok(Slot(70)));
         assert!(connect(&claims, 0, 98, 1).is_ok(), "a backend that a reload has added");

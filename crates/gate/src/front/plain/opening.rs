@@ -38,8 +38,7 @@ impl PlainFront {
             return Err(DropReason::Draining);
         }
         let wanted = wanted_backend(turn, rules, origin, parts)?;
-        self.admit_start(turn, rules, origin)?;
-        let backend = choose_backend(turn, origin, wanted)?;
+        let backend = self.admit_start(turn, rules, origin, wanted)?;
         let index = self.insert(turn, rules, origin, (backend, parts))?;
         self.begin_in_cluster(turn, index, parts.token);
         if let Some(number) = parts.number {
@@ -71,27 +70,38 @@ impl PlainFront {
         self.start(turn, rules, origin, parts)
     }
 
-    /// Whether one more session may begin.
+    /// The backend that a newcomer would play at, if it came in now, and if one more session may
+    /// begin. Who finds no room there uses up nothing: it asks again, and many like it do.
     fn admit_start(
         &mut self,
         turn: &Turn<'_>,
         rules: &Plain,
         origin: &Origin,
-    ) -> Result<(), DropReason> {
-        let (address, now_ns) = (&origin.address, turn.now.mono_ns);
-        let rate = Rate::new(rules.starts_per_block, 1);
-        if !self.starts.admit(&address.block(), rate, now_ns) {
+        wanted: Option<BackendId>,
+    ) -> Result<BackendId, DropReason> {
+        let (common, address, now_ns) = (&turn.common, &origin.address, turn.now.mono_ns);
+        let of_block = self.starts.bucket(&address.block());
+        if of_block.level(Rate::new(rules.starts_per_block, 1), now_ns) == 0 {
             return Err(DropReason::StartBlockLimited);
         }
-        let rate = Rate::new(rules.starts_total, 1);
-        let starts = &mut self.listeners[address.listener].starts;
-        if rate.per_second > 0 && !starts.take(rate, 1, now_ns) {
+        let of_all = &mut self.listeners[address.listener].starts;
+        if of_all.level(Rate::new(rules.starts_total, 1), now_ns) == 0 {
             return Err(DropReason::StartLimited);
         }
         if self.sessions.len() - self.open_count >= self.unproven_max {
             return Err(DropReason::HalfOpenFull);
         }
-        Ok(())
+        let is_open =
+            |backend| wanted.is_none_or(|wanted| backend == wanted) && common.speaks_plain(backend);
+        let key = address.endpoint.ip_key();
+        let found = common.find_room(address.listener, key, &[0; USER_DATA_BYTES], is_open);
+        let backend = found.map_err(NoRoom::at_request)?;
+        of_block.spend(1);
+        of_all.spend(1);
+        // That takes a lock, so it is paid for.
+        let limits = common.limits(address.listener);
+        common.claims.has_room_for(address.listener, &address.endpoint, limits)?;
+        Ok(backend)
     }
 
     fn insert(
@@ -202,20 +212,4 @@ fn wanted_backend(
     let backend = token.backends.get(parts.token).ok_or(DropReason::TokenUnknown)?;
     let listener = &turn.common.setup.listeners[origin.address.listener];
     Ok(Some(backend).filter(|_| listener.route == Route::Token))
-}
-
-/// The backend that a newcomer would play at, if it came in now.
-fn choose_backend(
-    turn: &Turn<'_>,
-    origin: &Origin,
-    wanted: Option<BackendId>,
-) -> Result<BackendId, DropReason> {
-    let (listener, source) = (origin.address.listener, &origin.address.endpoint);
-    turn.common.claims.has_room_for(listener, source, turn.common.limits(listener))?;
-    let is_open = |backend| {
-        wanted.is_none_or(|wanted| backend == wanted) && turn.common.speaks_plain(backend)
-    };
-    let key = origin.address.endpoint.ip_key();
-    let found = turn.common.find_room(listener, key, &[0; USER_DATA_BYTES], is_open);
-    found.map_err(NoRoom::at_request)
 }

@@ -1,10 +1,11 @@
 //! Strangers at a plain listener: anybody can write any address on a datagram.
 
-use super::super::rig::{Rig, endpoint, home};
-use super::{SERVERS, arrived, plain_rig, plain_setup_with, play};
+use super::super::rig::{Rig, UDP_LINK, endpoint, home};
+use super::{SERVERS, arrived, plain_rig, plain_setup_with, play, tokens};
 use crate::ids::ListenerId;
 use crate::mail::Mail;
-use ringgate_batch::Endpoint;
+use crate::setup::{Plain, TokenPlace};
+use ringgate_batch::{Endpoint, IoEvent};
 use ringgate_core::drops::DropReason;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -160,6 +161,26 @@ fn sources_of_one_block_and_all_together_begin_so_often_a_second() {
     rig.pass(1000);
     rig.deliver(home(3), b"x");
     assert_eq!(rig.counters().drops.total(), 2);
+}
+
+#[test]
+fn players_of_a_server_that_is_full_or_gone_use_up_nothing_of_the_others() {
+    let rules = |rules: &mut Plain| {
+        rules.token = Some(tokens(TokenPlace::End, true));
+        (rules.starts_per_block, rules.starts_total) = (3, 3);
+    };
+    let mut rig = Rig::new(plain_setup_with(1, rules));
+    let block = |n: u16| Endpoint::v4([192, 0, 2, 1], 1000 + n);
+    play(&mut rig, block(0), b"xaa");
+    let more_than_may_begin = |rig: &mut Rig, why| {
+        for n in 1..9 {
+            rig.provokes(why, |rig| rig.deliver(block(n), b"xaa"));
+        }
+    };
+    more_than_may_begin(&mut rig, DropReason::RequestBackendFull);
+    rig.event(IoEvent::Unreachable { socket: UDP_LINK, peer: endpoint(SERVERS[0]) });
+    more_than_may_begin(&mut rig, DropReason::RequestBackendDown);
+    play(&mut rig, block(9), b"xbb");
 }
 
 #[test]
