@@ -276,12 +276,15 @@ impl Answers for UnrealFront {
     }
 
     fn send_to_player(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, bytes: &[u8]) {
+        let backend = self.sessions.at(index).claim.backend;
         if let Err(why) = self.step_answer(turn, index, bytes) {
-            turn.common.count_from_link(match why {
+            let why = match why {
                 DropReason::ReplayDuplicate => DropReason::ServerDuplicate,
                 DropReason::SourcePaused => DropReason::SourcePaused,
                 _ => DropReason::ServerPacketInvalid,
-            });
+            };
+            turn.common.counters.payloads_from_links += 1;
+            turn.common.drop_payload(backend, why);
         }
     }
 
