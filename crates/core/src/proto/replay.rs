@@ -69,6 +69,12 @@ impl Policy {
         Some(Self { size_bits: size_bits as u64, gap_max })
     }
 
+    /// The same window, and any jump.
+    #[must_use]
+    pub const fn unlimited(self) -> Self {
+        Self { gap_max: u64::MAX, ..self }
+    }
+
     /// How many sequences, the latest included, the window remembers.
     pub const fn size_bits(&self) -> u32 {
         self.size_bits as u32

@@ -7,7 +7,7 @@ use crate::front::cluster::owning::Owning;
 use crate::front::cluster::timers::look_after_cluster;
 use crate::front::plain::datagrams::patience_ns;
 use crate::front::plain::session::{Session, Stage};
-use crate::front::plain::state::{PlainFront, PlainListener, rules_of};
+use crate::front::plain::state::{PlainFront, PlainListener, begins_anew, rules_of};
 use crate::front::rules::Rules;
 use crate::ids::ListenerId;
 use crate::info::SessionInfo;
@@ -59,10 +59,8 @@ impl Rules for PlainFront {
                 self.listeners.push(PlainListener::new(listener, now_ns));
                 continue;
             };
-            if known.sequence != sequence {
-                known.sequence = sequence;
-                known.sequence_changes += 1;
-            }
+            let before = std::mem::replace(&mut known.sequence, sequence);
+            known.sequence_changes += u32::from(begins_anew(before, sequence));
             for place in known.unproven.resize(max) {
                 self.forget_unproven(place);
             }

@@ -4,7 +4,7 @@ use crate::common::Common;
 use crate::front::carried::Carried;
 use crate::front::cluster::carried::CarriedClusters;
 use crate::front::plain::session::{Session, Stage};
-use crate::front::plain::state::{PlainFront, PlainListener, rules_of};
+use crate::front::plain::state::{PlainFront, PlainListener, begins_anew, rules_of};
 use crate::front::plain::unproven::Unproven;
 use crate::front::protocol::Front;
 use crate::ids::{ListenerId, client_serial};
@@ -135,7 +135,7 @@ impl Carried for PlainFront {
         let known = self.listeners.get_mut(listener).ok_or(Broken::Invalid("listener"))?;
         known.unproven = unproven;
         known.starts = starts;
-        known.sequence_changes = changes.wrapping_add((sequence != known.sequence).into());
+        known.sequence_changes = changes.wrapping_add(begins_anew(sequence, known.sequence).into());
         for place in known.unproven.resize(max) {
             self.forget_unproven(place);
         }

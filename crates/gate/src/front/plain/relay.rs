@@ -15,7 +15,6 @@ use crate::turn::Turn;
 use ringgate_batch::{LocalIp, TxTarget};
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::PLAIN_BYTES_MAX;
-use ringgate_core::proto::replay::Policy;
 use ringgate_link::bundle::CloseReason;
 
 impl Answers for PlainFront {
@@ -131,7 +130,7 @@ impl PlainFront {
         bytes: &[u8],
     ) -> Result<(), DropReason> {
         let number = sequence.field.read(bytes).ok_or(DropReason::ServerPacketInvalid)?;
-        let policy = Policy::new(sequence.policy.size_bits(), 0).expect("it is a window's size");
+        let policy = sequence.policy.unlimited();
         let changes = self.listeners[self.sessions.address(index).listener].sequence_changes;
         let session = self.sessions.at_mut(index);
         // A server that was started again numbers as it likes.

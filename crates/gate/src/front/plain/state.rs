@@ -59,6 +59,13 @@ impl PlainListener {
     }
 }
 
+/// Whether the numbers so far mean nothing under other rules.
+pub(crate) fn begins_anew(before: Option<Sequence>, after: Option<Sequence>) -> bool {
+    let [before, after] =
+        [before, after].map(|it| it.map(|it| Sequence { policy: it.policy.unlimited(), ..it }));
+    before != after
+}
+
 impl PlainFront {
     pub(crate) fn new(
         setup: &Setup,

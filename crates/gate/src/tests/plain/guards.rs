@@ -141,10 +141,15 @@ fn a_reload_of_the_guard_begins_anew_and_ends_nothing() {
     let mut setup = plain_setup_with(8, |rules| rules.sequence = Some(unet(false)));
     let mut rig = Rig::new(setup.clone());
     play_with(&mut rig, home(1), [&numbered(1), &numbered(2)]);
-    let policy = Policy::new(64, 0).expect("a size");
-    rules_of(&mut setup).sequence = Some(crate::setup::Sequence { policy, ..unet(false) });
-    rig.mail(Mail::Setup(Arc::new(setup)));
-    rig.turn();
+    let mut reload = |rig: &mut Rig, bits, gap_limit| {
+        let policy = Policy::new(bits, gap_limit).expect("a size");
+        rules_of(&mut setup).sequence = Some(crate::setup::Sequence { policy, ..unet(false) });
+        rig.mail(Mail::Setup(Arc::new(setup.clone())));
+        rig.turn();
+    };
+    reload(&mut rig, 512, 100);
+    rig.provokes(DropReason::ReplayDuplicate, |rig| rig.deliver(home(1), &numbered(2)));
+    reload(&mut rig, 64, 0);
     rig.deliver(home(1), &numbered(2000));
     rig.deliver(home(1), &numbered(2032));
     rig.deliver(home(1), &numbered(2064));
