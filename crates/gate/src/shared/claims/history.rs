@@ -8,8 +8,10 @@
 //!
 //! Tokens expire by the wall clock, which can be set. So a token is forgotten only when two clocks
 //! agree: by the monotonic clock it has expired since its first use, and by the wall clock it would
-//! be refused now. So where the wall clock is set ahead and back, no token is forgotten that can be
-//! used again. A clock that was set back delays forgetting until it has caught up.
+//! be refused now. So where the wall clock is set ahead and back behind its first use, no token is
+//! forgotten that can be used again. One that was first used while the wall clock was ahead may be,
+//! once that is set right: refusing all that might have been would keep out every new token that
+//! expires as early. A clock that was set back delays forgetting until it has caught up.
 
 use std::ops::Range;
 
