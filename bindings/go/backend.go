@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/netip"
 	"path/filepath"
+	"syscall"
 	"time"
 )
 
@@ -252,7 +253,9 @@ func (o Options) Connect() (*Backend, error) {
 	b.addLink()
 	if o.MayStartAlone {
 		b.openLinks()
-	} else if err := b.openLink(b.links[0]); err != nil {
+	} else if err := b.openLink(b.links[0]); errors.Is(err, syscall.EAGAIN) {
+		b.retryLater() // It listens, and many others connect as well.
+	} else if err != nil {
 		return nil, err
 	}
 	return b, nil

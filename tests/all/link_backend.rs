@@ -14,6 +14,7 @@ use ringgate_link::bundle::{
 };
 use ringgate_os::clock::Clock;
 use ringgate_os::notify;
+use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::control_rig::{PATIENCE, wait_for};
 use crate::folder::Folder;
@@ -734,6 +735,26 @@ fn connecting_needs_a_gateway_and_starting_waits_for_one() {
     let listening = std::thread::spawn(move || (gateway.accept_and_welcome(0), gateway));
     run_until(&mut backend, |event, _| matches!(event, Event::LinkUp { .. }));
     assert!(backend.is_up());
+    listening.join().expect("the link");
+}
+
+#[test]
+fn a_gateway_to_which_many_connect_is_waited_for() {
+    let dir = Folder::new();
+    let gateway = Gateway::start(dir.path(), 1, 7);
+    let at = SockAddr::unix(dir.join("worker-0.sock")).expect("short path");
+    let connects = || {
+        let socket = Socket::new(Domain::UNIX, Type::SEQPACKET.nonblocking(), None);
+        let socket = socket.expect("a descriptor");
+        socket.connect(&at).is_ok().then_some(socket)
+    };
+    let others: Vec<_> = std::iter::from_fn(connects).collect();
+    let mut backend = Backend::connect(dir.path(), "arena-1").expect("the gateway listens");
+    for _ in &others {
+        drop(gateway.accept(0));
+    }
+    let listening = std::thread::spawn(move || (gateway.accept_and_welcome(0), gateway));
+    run_until(&mut backend, |event, _| matches!(event, Event::LinkUp { .. }));
     listening.join().expect("the link");
 }
 

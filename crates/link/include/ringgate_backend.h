@@ -1225,9 +1225,13 @@ static int rg__start(rg_backend *backend, int may_start_alone) {
         return -1;
     if (rg__add_link(backend) < 0)
         return -1;
-    if (!may_start_alone)
-        return rg__open_link(backend, 0);
-    rg__open_links(backend);
+    if (may_start_alone)
+        rg__open_links(backend);
+    else if (rg__open_link(backend, 0) < 0) {
+        if (errno != EAGAIN)
+            return -1;
+        rg__retry_later(backend); /* it listens, and many others connect as well */
+    }
     return 0;
 }
 

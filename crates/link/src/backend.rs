@@ -122,7 +122,11 @@ impl Options {
     /// says why the gateway refuses it.
     pub fn connect(self) -> io::Result<Backend> {
         let mut backend = Backend::new(self)?;
-        backend.open_link(0)?;
+        match backend.open_link(0) {
+            // It listens, and many others connect as well.
+            Err(why) if why.kind() == io::ErrorKind::WouldBlock => backend.retry_later(),
+            opened => opened?,
+        }
         Ok(backend)
     }
 
