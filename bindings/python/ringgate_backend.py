@@ -165,6 +165,10 @@ class Standing(enum.IntEnum):
 
 
 class BackendError(OSError):
+    @classmethod
+    def _missing_(cls, value):
+        return cls.REFUSED
+
     """The backend cannot start or cannot wait."""
 
 

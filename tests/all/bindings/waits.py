@@ -3,7 +3,7 @@
 import math
 import sys
 
-from ringgate_backend import Backend
+from ringgate_backend import Backend, Standing
 
 
 def take(backend, *timeout):
@@ -19,6 +19,8 @@ with Backend(sys.argv[1], sys.argv[2]) as backend:
     take(backend)
     for passed in (0, -1, -1e-9, -1e300, -math.inf):
         assert backend.wait(passed) is False
+    multiprocessing.get_context("fork").Process(target=os.read, args=(os.dup(0), 1)).start()
+    assert Standing(7) is Standing.REFUSED, "of a later library"
     try:
         backend.wait(math.nan)
         sys.exit("NaN is no time")
