@@ -186,7 +186,8 @@ enum rg_event_kind {
     /* Of players of listeners with delivery = "gateway": */
     RG_MESSAGE, /* session, channel_kind, channel, bytes, bytes_len: a whole message */
     RG_REPORT,  /* session, token, is_delivered: what became of a message that was sent with a
-                   token. One for each, before the session's RG_CLOSED, unless the link is lost, or
+                   token, also before the session was moved away and came back, so none is used
+                   twice. One for each, before the session's RG_CLOSED, unless the link is lost, or
                    it was sent when the gateway had ended the session: that one was not delivered */
     RG_ROOM,    /* session, is_full, waiting_bytes: so much waits at the gateway that no more should
                    be sent on reliable channels, or it has become less again */

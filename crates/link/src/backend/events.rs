@@ -49,7 +49,8 @@ pub enum Event<'a> {
         /// 1 byte to 64 KiB; at most 1159 bytes where the channel is not reliable.
         bytes: &'a [u8],
     },
-    /// What became of a message that was sent with a token. There is one for each, before the
+    /// What became of a message that was sent with a token, also before the session was moved away
+    /// and came back, so no token of a session is used twice. There is one for each, before the
     /// session's [`Closed`](Self::Closed), unless the link is lost, or the message was sent when
     /// the gateway had ended the session already: that one was not delivered.
     Report {
