@@ -11,14 +11,16 @@
         backend.flush()
 
 A turn is: take every event, answer, flush once. Only wait() blocks. One thread at a time may use a
-backend. The library is looked for where RINGGATE_BACKEND_LIBRARY says, and else where the system
-keeps libraries.
+backend. A child of os.fork() that does not execute another program calls close() first, because it
+would keep the links up when its parent has ended; children of multiprocessing do. The library is
+looked for where RINGGATE_BACKEND_LIBRARY says, and else where the system keeps libraries.
 """
 
 import ctypes
 import enum
 import errno
 import ipaddress
+import multiprocessing.util
 import os
 
 __all__ = [
@@ -163,12 +165,12 @@ class Standing(enum.IntEnum):
     INVALID = 6  # the gateway does not understand it
     REFUSED = 255  # also what a newer gateway says
 
-
-class BackendError(OSError):
     @classmethod
     def _missing_(cls, value):
         return cls.REFUSED
 
+
+class BackendError(OSError):
     """The backend cannot start or cannot wait."""
 
 
@@ -370,9 +372,10 @@ class Backend:
             number = ctypes.get_errno()
             raise BackendError(number, os.strerror(number), os.path.join(run_dir, "worker-0.sock"))
         self._event = _Event()
+        multiprocessing.util.register_after_fork(self, Backend.close)
 
     def close(self):
-        """Hangs up on every worker."""
+        """Hangs up on every worker. In a child that was forked the parent's links stay as they are."""
         if self._handle:
             self._library.rg_free(self._handle)
             self._handle = None

@@ -305,7 +305,7 @@ fn a_program_in_c_has_the_pointers_of_players_who_come_after_a_lost_link() {
     let program = compile(&folder, "tests/all/link_header/again.c");
     let gateway = Gateway::start(folder.path(), 1, 7);
     let mut game = Game::start(&program, folder.path(), "arena-1");
-    for players in [1, 700, 2] {
+    for (players, is_broken) in [(1, false), (700, true), (2, false)] {
         let link = gateway.accept_and_welcome(0);
         let sessions: Vec<_> = (1..=players).map(|serial| link.session(serial << 20)).collect();
         for session in &sessions {
@@ -317,8 +317,13 @@ fn a_program_in_c_has_the_pointers_of_players_who_come_after_a_lost_link() {
             link.send(|writer| assert!(writer.payload(*session, b"x")));
             assert_eq!(game.line(), "its own");
         }
+        if is_broken {
+            link.send_bytes(b"?");
+            assert_eq!(link.receive(), None, "it has hung up, though its child has the socket");
+        }
         drop(link);
         assert_eq!(game.line(), format!("lost {players}"));
+        assert_eq!(game.line(), "nothing is left");
     }
 }
 
@@ -411,6 +416,7 @@ pub(crate) fn waits_as_it_should(program: Command) {
         link.send(|writer| assert!(writer.payload(link.session(1), b"x")));
         assert_eq!(game.line(), "event 3");
     }
+    assert_eq!(link.receive(), None, "whatever children it has");
     game.end();
 }
 

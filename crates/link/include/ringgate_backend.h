@@ -348,6 +348,9 @@ static inline rg_backend *rg_connect_with(const struct rg_options *options) {
     return rg_connect_sized(options, sizeof *options);
 }
 
+/* Hangs up on every worker and frees everything. A child that was forked has the links too, and would
+   keep them up when its parent has ended, and the name taken: one that does not execute another
+   program calls this first, which leaves the parent's links as they are. */
 RG_API void rg_free(rg_backend *backend);
 
 /* Flushes, then waits until rg_next has something to do, or for so long: not at all below 0, which is
@@ -911,6 +914,17 @@ static int rg__watch(rg_backend *backend, int fd, unsigned token) {
     return epoll_ctl(backend->epoll, EPOLL_CTL_ADD, fd, &event);
 }
 
+/* Closes what epoll watches, if it is open. Where a child that was forked has it too, it would stay
+   open and in the set, ready for ever. */
+static void rg__close(const rg_backend *backend, int *fd) {
+    if (*fd >= 0) {
+        shutdown(*fd, SHUT_RDWR);
+        epoll_ctl(backend->epoll, EPOLL_CTL_DEL, *fd, NULL);
+        close(*fd);
+    }
+    *fd = -1;
+}
+
 /* Connects and says hello. A local socket connects at once or not at all. */
 static int rg__open_link(rg_backend *backend, unsigned worker) {
     uint8_t hello[RG__HEADER_BYTES + 6 + RG_NAME_BYTES_MAX];
@@ -964,9 +978,7 @@ static void rg__retry_later(rg_backend *backend) {
 /* Registering: a connection of its own, because the workers know nobody of this name before. */
 
 static void rg__close_registration(rg_backend *backend) {
-    if (backend->registration >= 0)
-        close(backend->registration);
-    backend->registration = -1;
+    rg__close(backend, &backend->registration);
     /* Whoever refuses hangs up, and what it has said last still holds. */
     if (backend->standing == RG_STANDING_REGISTERED)
         backend->standing = RG_STANDING_WAITING;
@@ -1488,8 +1500,7 @@ static int rg__lose(rg_backend *backend, unsigned worker, unsigned reason, unsig
     link->bundles_len = 0;
     link->late_len = 0;
     link->message_session = 0;
-    close(link->fd);
-    link->fd = -1;
+    rg__close(backend, &link->fd);
     link->is_welcomed = 0;
     link->is_send_broken = 0;
     link->is_watched_for_room = 0;

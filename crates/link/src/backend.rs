@@ -29,6 +29,9 @@
 //! [`Backend::as_fd`](std::os::fd::AsFd), which is readable whenever [`Backend::poll`] has
 //! something to do, and calls the same three functions.
 //!
+//! A child that was forked has the links too, and would keep them up when its parent has ended: one
+//! that does not execute another program drops the backend first.
+//!
 //! Left out on purpose: threads, and any memory of who is connected. The game has its own player
 //! table, and a session id alone tells which link to answer on.
 

@@ -1,6 +1,7 @@
 /*
  * A game that waits for times that have passed, which ends at once, and then in each of the ways
- * that take as long as the gateway does to say something. Prints what has come.
+ * that take as long as the gateway does to say something. Prints what has come. Its child, which has
+ * freed the backend, lives as long as its input.
  */
 #define RINGGATE_BACKEND_IMPLEMENTATION
 #include "ringgate_backend.h"
@@ -32,6 +33,13 @@ int main(int argc, char **argv) {
     size_t n;
     setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
     HOLD(backend != NULL);
+    if (fork() == 0) {
+        char byte;
+        rg_free(backend);
+        while (read(0, &byte, 1) > 0)
+            ;
+        _exit(0);
+    }
     take(backend, as_before);
     for (n = 0; n < sizeof passed / sizeof *passed; n++) {
         HOLD(rg_wait(backend, passed[n]) == 0);

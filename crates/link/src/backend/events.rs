@@ -366,7 +366,9 @@ impl Backend {
 
     /// The gateway has said how the registration stands, or has gone.
     fn hear_registration(&mut self) {
-        if self.registration.hear() && self.registration.standing() == Standing::Registered {
+        if self.registration.hear(&self.poller)
+            && self.registration.standing() == Standing::Registered
+        {
             // Its workers hear of us now.
             self.backoff = BACKOFF_MIN;
         }
@@ -520,7 +522,7 @@ impl Backend {
     }
 
     fn lose(&mut self, worker: usize, loss: LinkLoss) -> Step {
-        let payloads_unsent = self.outbox.links[worker].close();
+        let payloads_unsent = self.outbox.links[worker].close(&self.poller);
         self.outbox.stats.payloads_lost += payloads_unsent;
         if let Some(assembly) = self.inbox.assemblies.get_mut(worker) {
             assembly.clear();

@@ -82,8 +82,8 @@ impl Link {
     }
 
     /// Closes the socket. Returns how many payloads had not been sent.
-    pub(super) fn close(&mut self) -> u64 {
-        self.socket = None;
+    pub(super) fn close(&mut self, poller: &Poller) -> u64 {
+        poller.close(&mut self.socket);
         self.version = None;
         self.is_send_broken = false;
         self.is_watched_for_room = false;

@@ -6,9 +6,12 @@
 //! where the kernel does not see them.
 
 use std::io;
+use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+use socket2::Socket;
 
 use crate::bundle::WORKERS_MAX;
 use ringgate_os::notify::{self, Epoll, Ready};
@@ -75,9 +78,17 @@ impl Poller {
         }
     }
 
-    /// Watches a socket for datagrams. Closing the socket ends that.
+    /// Watches a socket for datagrams, until it is [closed](Self::close).
     pub(super) fn watch(&self, socket: BorrowedFd<'_>, token: u64) -> io::Result<()> {
         self.epoll.add(socket, token)
+    }
+
+    /// Closes a socket that is watched. Where a child that was forked has it too, it would stay
+    /// open and in the set, ready for ever.
+    pub(super) fn close(&self, socket: &mut Option<Socket>) {
+        if let Some(socket) = socket.take() {
+            let _ = (socket.shutdown(Shutdown::Both), self.epoll.remove(socket.as_fd()));
+        }
     }
 
     /// Watches a socket that is in the set for room to send too, or no longer.
@@ -141,6 +152,21 @@ const LONGEST_SLEEP: Duration = Duration::from_hours(24);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use socket2::{Domain, Type};
+    use std::io::Read as _;
+
+    #[test]
+    fn a_socket_that_another_process_has_too_is_closed_for_both() {
+        let mut poller = Poller::new().expect("descriptors are left");
+        let pair = Socket::pair(Domain::UNIX, Type::SEQPACKET.nonblocking(), None);
+        let (mut ours, gateways) = pair.map(|(ours, far)| (Some(ours), far)).expect("likewise");
+        let socket = ours.as_ref().expect("just made");
+        let _childs = socket.try_clone().expect("descriptors are left");
+        poller.watch(socket.as_fd(), 5).expect("likewise");
+        poller.close(&mut ours);
+        assert!(ours.is_none() && !poller.look().expect("epoll works"), "nobody reads it any more");
+        assert_eq!((&gateways).read(&mut [0; 8]).expect("it has ended"), 0);
+    }
 
     #[test]
     fn a_set_is_ready_for_the_one_that_watches_it() {

@@ -75,8 +75,8 @@ impl Registration {
             Err(why) if why.kind() == io::ErrorKind::WouldBlock => {}
             // It has hung up. What it has said before still holds.
             Err(_) => {
-                self.hear();
-                self.close();
+                self.hear(poller);
+                self.close(poller);
             }
         }
         !self.is_due
@@ -93,13 +93,13 @@ impl Registration {
     }
 
     /// Reads what the gateway has answered. Returns whether its word has changed.
-    pub(super) fn hear(&mut self) -> bool {
+    pub(super) fn hear(&mut self, poller: &Poller) -> bool {
         let before = self.standing;
         let mut answer = [0; 64];
         const { assert!(64 < ANNOUNCE_BYTES_MAX) };
         while let Some(mut socket) = self.socket.as_ref() {
             match socket.read(&mut answer) {
-                Ok(0) => self.close(),
+                Ok(0) => self.close(poller),
                 Ok(len) => {
                     if let Some(standing) = Standing::decode(&answer[..len]) {
                         self.standing = standing;
@@ -109,7 +109,7 @@ impl Registration {
                     io::ErrorKind::WouldBlock => break,
                     // As for a link: the kernel reports first that our record was left unread.
                     io::ErrorKind::ConnectionReset | io::ErrorKind::Interrupted => {}
-                    _ => self.close(),
+                    _ => self.close(poller),
                 },
             }
         }
@@ -117,8 +117,8 @@ impl Registration {
     }
 
     /// Whoever refuses hangs up, and what it has said last still holds.
-    fn close(&mut self) {
-        self.socket = None;
+    fn close(&mut self, poller: &Poller) {
+        poller.close(&mut self.socket);
         if self.standing == Standing::Registered {
             self.standing = Standing::Waiting;
         }
@@ -144,7 +144,7 @@ mod tests {
         let (guest, _) = gateway.accept().expect("it has connected");
         guest.send(&Standing::Unauthorised.encode()).expect("there is room");
         drop(guest);
-        assert!(registration.hear());
+        assert!(registration.hear(&poller));
         assert_eq!(registration.standing(), Standing::Unauthorised);
         assert!(registration.is_down());
         std::fs::remove_dir_all(run_dir).expect("our own folder");
