@@ -186,7 +186,7 @@ RGC_API void rgc_free(rgc_client *client);
 /* What the options had as `user`. */
 RGC_API void *rgc_user(const rgc_client *client);
 
-/* Sends what is due, takes in what has arrived, and waits for at most so long if nothing has: not at
+/* Takes in what has arrived, sends what is due, and waits for at most so long if nothing has: not at
    all for 0 and below, which is a deadline that has passed. Returns early when there is something to
    tell. New datagrams are read when all events were taken. */
 RGC_API int rgc_turn_for(rgc_client *client, int64_t wait_ns);
@@ -198,7 +198,8 @@ RGC_API int rgc_turn_forever(rgc_client *client);
    A game that subtracts one time from another calls rgc_turn_for, because -1 may come of that. */
 RGC_API int rgc_turn(rgc_client *client, int64_t wait_ns);
 
-/* Sends what is due, without waiting and without receiving. */
+/* Sends what is due, without waiting and without receiving. Whether the server is silent is seen in
+   turns only. */
 RGC_API int rgc_flush(rgc_client *client);
 
 /* The next event. 1: `*event` is set, 0: there is none. */

@@ -46,33 +46,37 @@ impl Client {
         Ok(client)
     }
 
-    /// Sends what is due, takes in what has arrived, and waits for at most so long if nothing has.
+    /// Takes in what has arrived, sends what is due, and waits for at most so long if nothing has.
     /// It returns early when there is something to tell, and after an instant where something that
     /// happened earlier was not taken from [`poll_event`](Self::poll_event), or all is over.
     ///
     /// An error is one of the socket or of the system, never of the network.
     pub fn turn(&mut self, wait: Duration) -> io::Result<()> {
-        self.take_held();
-        self.send_due();
         if !self.inbox.is_empty() {
+            self.take_held();
+            self.send_due();
             return Ok(());
         }
         self.inbox.reuse();
         let end_ns = self.now_ns().saturating_add(nanoseconds(wait));
+        let mut wait_ns = 0;
         loop {
-            let now_ns = self.now_ns();
-            let Some(due_ns) = self.connection.poll_timeout() else { return Ok(()) };
-            let wait_ns = end_ns.min(due_ns).saturating_sub(now_ns);
             let has_received = self.receive_all(Duration::from_nanos(wait_ns))?;
             self.take_held();
+            // Not before it was read: a server is not silent whose datagrams lie in our socket.
+            self.connection.handle_timeout(self.now_ns());
             self.send_due();
-            if has_received || !self.inbox.is_empty() || self.now_ns() >= end_ns {
+            let now_ns = self.now_ns();
+            if has_received || !self.inbox.is_empty() || now_ns >= end_ns {
                 return Ok(());
             }
+            let Some(due_ns) = self.connection.poll_timeout() else { return Ok(()) };
+            wait_ns = end_ns.min(due_ns).saturating_sub(now_ns);
         }
     }
 
-    /// Sends what is due, without waiting and without receiving.
+    /// Sends what is due, without waiting and without receiving. Whether the server is silent is
+    /// seen in turns only.
     pub fn flush(&mut self) {
         self.send_due();
     }
@@ -196,7 +200,6 @@ impl Client {
 
     fn send_due(&mut self) {
         let now_ns = self.now_ns();
-        self.connection.handle_timeout(now_ns);
         let Self { connection, sockets, buffer, unsent, .. } = self;
         while let Some((to, datagram)) = connection.poll_transmit(now_ns, &mut buffer[..]) {
             *unsent += u64::from(!sockets.send(to, datagram));

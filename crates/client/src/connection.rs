@@ -129,7 +129,7 @@ impl Connection {
         });
     }
 
-    /// Ends an attempt or the connection whose time is up.
+    /// Ends an attempt or the connection whose time is up, as [`Session::handle_timeout`].
     pub fn handle_timeout(&mut self, now_ns: u64) {
         self.session.handle_timeout(now_ns);
     }

@@ -69,6 +69,8 @@ pub struct Session {
     takes_held: bool,
     /// The player leaves when everything has arrived, or then.
     leaves_at_ns: Option<u64>,
+    /// Until when all that came was taken in.
+    judged_ns: u64,
     farewell: Option<Farewell>,
     news: VecDeque<SessionEvent>,
 }
@@ -88,6 +90,7 @@ impl Session {
             end: None,
             takes_held: false,
             leaves_at_ns: None,
+            judged_ns: now_ns,
             farewell: None,
             news: VecDeque::new(),
         };
@@ -191,8 +194,10 @@ impl Session {
         }
     }
 
-    /// Ends an attempt or the connection whose time is up.
+    /// Ends an attempt or the connection whose time is up. What has come by then was taken in: who
+    /// only sends meanwhile does not know who is silent, and does not call this.
     pub fn handle_timeout(&mut self, now_ns: u64) {
+        self.judged_ns = now_ns;
         let has_said_all = self.end.as_ref().is_none_or(|end| end.has_said_all());
         let is_time = self.leaves_at_ns.is_some_and(|at_ns| has_said_all || at_ns <= now_ns);
         if is_time && !self.state().is_closed() {
@@ -282,7 +287,8 @@ impl Session {
 
     fn poll_messages(&mut self, now_ns: u64, out: &mut [u8]) -> Option<Transmit> {
         let end = self.end.as_mut()?;
-        if end.poll_timeout()? > now_ns {
+        let is_unheard = end.gives_up(now_ns) && !end.gives_up(self.judged_ns);
+        if end.poll_timeout()? > now_ns || is_unheard {
             return None;
         }
         let mut packet = [0; PAYLOAD_BYTES_MAX];

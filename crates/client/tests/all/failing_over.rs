@@ -2,7 +2,10 @@
 
 use std::net::UdpSocket;
 
+use std::time::Duration;
+
 use ringgate_client::{Channel, Client, Options, Reason, State};
+use ringgate_os::clock::{self, Clock};
 
 use super::far_end::{FarEnd, Order, token};
 use super::messages::Heard;
@@ -33,6 +36,23 @@ fn a_server_that_is_silent_or_says_goodbye_is_followed_by_the_next() {
     heard.until(&mut client, |heard| heard.closed.is_some());
     assert_eq!(heard.closed, Some(Reason::Ended(State::Disconnected)));
     assert!(client.is_finished());
+}
+
+#[test]
+fn a_server_whose_datagrams_were_not_read_is_not_silent() {
+    let server = FarEnd::start(4, "");
+    let mut client =
+        Client::connect(&token(1, &[server.address], 2), &Options::default()).expect("a socket");
+    let mut heard = Heard::default();
+    heard.until(&mut client, |heard| heard.connected == 1);
+    let clock = Clock::start();
+    while clock.now_ns() < 2_500_000_000 {
+        client.flush();
+        clock::sleep(Duration::from_millis(20));
+    }
+    client.send(Channel::Reliable(0), b"here", Some(1)).expect("it is connected");
+    heard.until(&mut client, |heard| heard.reports.contains_key(&1));
+    assert_eq!((heard.closed, server.books().left), (None, 0));
 }
 
 #[test]

@@ -47,22 +47,30 @@ impl Pair {
         self.player.handle_opened(self.now_ns, &work, body, |_, _| ()).expect("it is taken");
     }
 
+    /// How many datagrams the player sends now.
+    fn flush(&mut self) -> u64 {
+        let mut out = [0; DATAGRAM_BYTES_MAX];
+        let mut sent = 0;
+        while let Some(transmit) = self.player.poll_transmit(self.now_ns, &mut out) {
+            sent += 1;
+            if PacketKind::of_prefix(out[0]) == Some(PacketKind::Payload) {
+                let sealed = &out[transmit.sealed()];
+                let packet = &sealed[..sealed.len() - TAG_BYTES];
+                let came = &mut self.came;
+                let on_message = |_, message: &[u8]| *came += message.len();
+                self.server.handle_packet(self.now_ns, packet, on_message).expect("honest");
+            }
+        }
+        sent
+    }
+
     /// Lets time pass; how many datagrams the player sends.
     fn run_until(&mut self, end_ns: u64) -> u64 {
         let mut sent = 0;
         loop {
             let mut out = [0; DATAGRAM_BYTES_MAX];
             self.player.handle_timeout(self.now_ns);
-            while let Some(transmit) = self.player.poll_transmit(self.now_ns, &mut out) {
-                sent += 1;
-                if PacketKind::of_prefix(out[0]) == Some(PacketKind::Payload) {
-                    let sealed = &out[transmit.sealed()];
-                    let packet = &sealed[..sealed.len() - TAG_BYTES];
-                    let came = &mut self.came;
-                    let on_message = |_, message: &[u8]| *came += message.len();
-                    self.server.handle_packet(self.now_ns, packet, on_message).expect("honest");
-                }
-            }
+            sent += self.flush();
             while self.speaks
                 && self.player.state() == State::Connected
                 && let Some(len) = self.server.poll_transmit(self.now_ns, &mut out)
@@ -103,6 +111,30 @@ fn a_player_whose_server_acknowledges_nothing_is_not_over_for_that() {
     let mut pair = Pair::connected(-1);
     pair.run_until(60 * SECOND);
     assert_eq!(pair.player.state(), State::Connected);
+}
+
+#[test]
+fn a_player_who_sends_for_a_while_and_reads_nothing_calls_nobody_silent() {
+    let mut pair = Pair::connected(10);
+    pair.speaks = true;
+    pair.run_until(SECOND);
+    pair.player.send(Channel::Reliable(0), b"here", None).expect("there is room");
+    for tenths in 10..500 {
+        pair.now_ns = tenths * SECOND / 10;
+        let sent = pair.flush();
+        assert!(sent < 20 && pair.player.state() == State::Connected, "{tenths}: {sent}");
+    }
+    // What came meanwhile is read before anybody asks for how long nothing came.
+    let mut out = [0; DATAGRAM_BYTES_MAX];
+    let len = pair.server.poll_transmit(pair.now_ns, &mut out).expect("an acknowledgement");
+    pair.receive(PacketKind::Payload, &out[..len]);
+    pair.run_until(60 * SECOND);
+    assert_eq!((pair.player.state(), pair.came), (State::Connected, 4));
+    assert!(pair.player.has_delivered_all());
+    // Nobody has heard anything of who does ask.
+    pair.speaks = false;
+    pair.run_until(71 * SECOND);
+    assert_eq!(pair.player.state(), State::ConnectionTimedOut);
 }
 
 #[test]

@@ -285,7 +285,7 @@ impl End {
         if self.is_over() {
             return None;
         }
-        if self.waits_for_answer() && now_ns >= self.timers.give_up_at() {
+        if self.gives_up(now_ns) {
             self.fault = Some(Fault::Silence);
             return None;
         }
@@ -497,6 +497,12 @@ impl End {
     /// Whether the connection is over when none comes.
     pub(super) fn waits_for_answer(&self) -> bool {
         self.flight.asking() > 0
+    }
+
+    /// Whether [`poll_transmit`](Self::poll_transmit) ends the connection then, if no answer comes
+    /// before.
+    pub fn gives_up(&self, now_ns: u64) -> bool {
+        self.waits_for_answer() && now_ns >= self.timers.give_up_at()
     }
 
     /// Asks, with what may be lost rather than with nothing.
