@@ -345,6 +345,28 @@ fn hold_to_the_codec(examples: &Examples) {
         assert!(!refused.status.success(), "{name}");
         assert!(said.contains("an announcement with a name"), "{name}: {said}");
     }
+    plays_on(examples);
+}
+
+/// A match whose last player leaves while another one comes.
+fn plays_on(examples: &Examples) {
+    let folder = Folder::new();
+    let gateway = Gateway::start(folder.path(), 1, 7);
+    let mut game = Game::run(examples.run("match"), folder.path(), "arena-1");
+    let link = gateway.accept_and_welcome(0);
+    let [first, second] = [1, 2].map(|serial| link.session(serial));
+    let (user_data, reason) = ([0; USER_DATA_BYTES], CloseReason::PlayerLeft);
+    link.send(|writer| assert!(writer.opened(&opened(first, &user_data))));
+    assert_eq!(game.line(), "1 players");
+    link.send(|writer| {
+        assert!(writer.closed(first, reason) && writer.opened(&opened(second, &user_data)));
+    });
+    assert_eq!((game.line(), game.line()), ("0 players".to_owned(), "1 players".to_owned()));
+    link.send(|writer| assert!(writer.payload(second, b"x")));
+    hears(&link, &[ToGateway::Payload { session: second, bytes: b"x" }]);
+    link.send(|writer| assert!(writer.closed(second, reason)));
+    assert_eq!(game.line(), "0 players");
+    game.end();
 }
 
 fn announced(gateway: &GatewayLink) -> Announced {

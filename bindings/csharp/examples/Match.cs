@@ -13,7 +13,6 @@ sealed class Match {
     readonly Backend backend;
     readonly HashSet<ulong> players = new HashSet<ulong>();
     readonly Announcement what = new Announcement { Group = "arena", Slots = 4 };
-    bool isOver;
 
     static void Main(string[] arguments) {
         bool isTold = arguments.Length > 1;
@@ -35,11 +34,14 @@ sealed class Match {
         Becomes(State.Starting);
         // Here a real server loads its level.
         Becomes(State.Ready);
-        while (!isOver) {
-            backend.Wait();
+        for (var isOver = false; !isOver;) {
+            // Who was on the way when the last one left plays on: the end comes a turn later.
+            bool isEmpty = what.State == State.Draining;
+            backend.Wait(isEmpty ? TimeSpan.FromSeconds(1) : TimeSpan.MaxValue);
             while (backend.Next(e))
                 Handle(e);
             backend.Flush();
+            isOver = isEmpty && what.State == State.Draining;
             if (backend.Standing != standing) {
                 standing = backend.Standing;
                 Console.WriteLine(Backend.Words(standing));
@@ -69,8 +71,7 @@ sealed class Match {
         case Kind.Moved: // to another process: as gone from here as one who has left
             players.Remove(e.Session);
             Console.WriteLine("{0} players", players.Count);
-            isOver = players.Count == 0;
-            if (isOver)
+            if (players.Count == 0)
                 Becomes(State.Draining);
             break;
         case Kind.LinkLost:

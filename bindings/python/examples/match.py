@@ -16,10 +16,10 @@ class Match:
     def __init__(self, backend):
         self.backend = backend
         self.players = set()
-        self.is_over = False
 
     def becomes(self, state):
         """Says what it is from now on. The gateway counts its players."""
+        self.state = state
         self.backend.announce("arena", 4, state, labels={"map": "dust", "mode": "café"})
 
     def handle(self, event):
@@ -36,8 +36,7 @@ class Match:
             # One who was moved is another process's, and as gone as one who has left.
             self.players.discard(event.session)
             print(len(self.players), "players")
-            self.is_over = not self.players
-            if self.is_over:
+            if not self.players:
                 self.becomes(State.DRAINING)
         elif event.kind == Kind.LINK_LOST:
             # Players who are still there are opened again when the link is back.
@@ -52,11 +51,15 @@ def main():
         match.becomes(State.STARTING)
         # Here a real server loads its level.
         match.becomes(State.READY)
-        while not match.is_over:
-            backend.wait()
+        is_over = False
+        while not is_over:
+            # Who was on the way when the last one left plays on: the end comes a turn later.
+            is_empty = match.state == State.DRAINING
+            backend.wait(1 if is_empty else None)
             for event in backend.events():
                 match.handle(event)
             backend.flush()
+            is_over = is_empty and match.state == State.DRAINING
             if backend.standing != standing:
                 standing = backend.standing
                 print(backend.standing_text)

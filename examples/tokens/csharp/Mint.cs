@@ -5,7 +5,8 @@
 //     mcs Mint.cs -r:System.Numerics.dll && mono Mint.exe KEY_FILE PROTOCOL_ID CLIENT_ID SERVER[,SERVER] OUT [USER_DATA]
 //
 // KEY_FILE is what `ringgate keygen` has made, SERVER an address that players dial, OUT gets 2048
-// bytes.
+// bytes: the player's keys among them, so run it with a umask of 077. Where there is .NET 7, its
+// FileStreamOptions take a UnixCreateMode.
 using System;
 using System.Collections.Generic;
 using System.Globalization;

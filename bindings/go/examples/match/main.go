@@ -8,6 +8,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"time"
 
 	"ringgate"
 )
@@ -18,7 +19,6 @@ type match struct {
 	what     ringgate.Announcement
 	standing ringgate.Standing
 	players  map[ringgate.SessionID]bool
-	isOver   bool
 }
 
 func main() {
@@ -49,8 +49,13 @@ func play(options ringgate.Options) error {
 		return err
 	}
 	var event ringgate.Event
-	for !m.isOver {
-		if err := backend.WaitForever(); err != nil {
+	for isOver := false; !isOver; {
+		// Who was on the way when the last one left plays on: the end comes a turn later.
+		isEmpty, wait := m.what.State == ringgate.StateDraining, time.Hour
+		if isEmpty {
+			wait = time.Second
+		}
+		if err := backend.Wait(wait); err != nil {
 			return err
 		}
 		for backend.Next(&event) {
@@ -59,6 +64,7 @@ func play(options ringgate.Options) error {
 			}
 		}
 		backend.Flush()
+		isOver = isEmpty && m.what.State == ringgate.StateDraining
 		if backend.Standing() != m.standing {
 			m.standing = backend.Standing()
 			fmt.Println(m.standing)
@@ -86,8 +92,7 @@ func (m *match) handle(event *ringgate.Event) error {
 		// One who was moved is another process's, and as gone as one who has left.
 		delete(m.players, event.Session)
 		fmt.Println(len(m.players), "players")
-		m.isOver = len(m.players) == 0
-		if m.isOver {
+		if len(m.players) == 0 {
 			return m.becomes(ringgate.StateDraining)
 		}
 	case ringgate.LinkLost:
