@@ -29,17 +29,20 @@ impl PublicSockets {
     pub(super) fn new(
         sockets: Vec<SocketId>,
         before: Option<u64>,
-        driver: &impl SocketDriver,
+        dropped_at: impl Fn(SocketId) -> u32,
     ) -> Self {
-        let seen = |socket| if before.is_some() { 0 } else { driver.dropped_at(socket) as u32 };
-        let open = sockets.into_iter().map(|socket| Open { socket, seen: seen(socket) }).collect();
-        Self { open, dropped: before.unwrap_or_default(), waiting: Vec::new() }
+        let open = |socket| Open { socket, seen: dropped_at(socket) };
+        let open = sockets.into_iter().map(open).collect();
+        let mut new = Self { open, dropped: 0, waiting: Vec::new() };
+        new.dropped = before.map_or(0, |before| before.wrapping_sub(new.dropped_before()));
+        new
     }
 
-    /// Datagrams that were dropped at sockets which have closed, or that open ones say no more.
+    /// Datagrams that were dropped at sockets which have closed, or that open ones say no more,
+    /// less what they say and is nobody's: that may be below zero, and wraps.
     pub(super) fn dropped_before(&self) -> u64 {
         let said = self.open.iter().map(|open| u64::from(open.seen)).sum();
-        self.dropped.saturating_sub(said)
+        self.dropped.wrapping_sub(said)
     }
 
     /// Datagrams that the kernel has dropped, at all sockets that there have been.
@@ -123,18 +126,28 @@ mod tests {
 
     #[test]
     fn counts_go_on_where_the_kernels_begins_again_and_from_process_to_process() {
-        let sockets = |dropped| PublicSockets {
-            open: [1, 2].map(|id| Open { socket: SocketId(id), seen: 0 }).into(),
-            dropped,
-            waiting: Vec::new(),
-        };
         let said = |one: u32| move |it: SocketId| Some(if it.0 == 1 { one } else { 7 });
-        let mut first = sockets(0);
+        let sockets = |before, one: u32| {
+            let said = said(one);
+            PublicSockets::new([1, 2].map(SocketId).into(), before, |it| said(it).expect("open"))
+        };
+        let mut first = sockets(Some(0), 0);
         assert_eq!(first.look(said(u32::MAX / 2)), (1 << 31) + 6);
         assert_eq!(first.look(said(u32::MAX - 1)), (1 << 32) + 5);
         assert_eq!(first.look(said(5)), (1 << 32) + 12);
-        let mut second = sockets(first.dropped_before());
+        let mut second = sockets(Some(first.dropped_before()), 5);
         assert_eq!(second.look(said(6)), (1 << 32) + 13);
+        // In the upper half of the kernel's count, too.
+        second.look(said(1 << 31));
+        assert_eq!(second.look(said(3 << 30)), (1 << 32) + (3 << 30) + 7);
+        let mut third = sockets(Some(second.dropped_before()), 3 << 30);
+        assert_eq!(third.look(said((3 << 30) + 1)), (1 << 32) + (3 << 30) + 8);
+        // What was dropped before there was anybody to count is not counted later.
+        let mut fourth = sockets(None, 1000);
+        assert_eq!(fourth.look(said(1001)), 1);
+        let mut fifth = sockets(Some(fourth.dropped_before()), 1002);
+        assert_eq!(fifth.look(said(1003)), 3);
+        let mut second = sockets(Some(first.dropped_before()), 6);
         // One has closed.
         let other = |it: SocketId| Some(9).filter(|_| it.0 == 2);
         assert_eq!(second.look(other), (1 << 32) + 15);

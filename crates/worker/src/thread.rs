@@ -130,7 +130,8 @@ impl<D: SocketDriver> Worker<D> {
         let link_port = link.and_then(|fd| socket::local_address(fd).ok());
         let pace = Rules::new(sockets::room(&driver, &players));
         let dropped_before = counted.map(|it| it.dropped);
-        let players = PublicSockets::new(players, dropped_before, &driver);
+        let players =
+            PublicSockets::new(players, dropped_before, |it| driver.dropped_at(it) as u32);
         Self {
             index,
             link_port: link_port.map(|address| address.port()),
