@@ -265,24 +265,11 @@ impl Link {
 
     /// Sends what waits, as far as the kernel has room.
     pub(super) fn flush(&mut self, stats: &mut SendStats) {
-        let Some(socket) = &self.socket else { return };
-        while let Some((bundle, payloads)) = self.queue.front()
-            && !self.is_send_broken
-        {
-            match socket.send_with_flags(bundle, libc::MSG_NOSIGNAL) {
-                Ok(_) => {
-                    stats.payloads_sent += payloads;
-                    stats.bundles_sent += 1;
-                    self.queue.pop();
-                }
-                Err(error) if is_full(&error) => return,
-                Err(_) => {
-                    // Whatever it was, reading now comes to an end, and with it the link.
-                    let _ = socket.shutdown(std::net::Shutdown::Both);
-                    self.is_send_broken = true;
-                }
-            }
-        }
+        let Some(socket) = self.socket.as_ref().filter(|_| !self.is_send_broken) else { return };
+        self.is_send_broken = !self.queue.send(socket, |payloads| {
+            stats.payloads_sent += payloads;
+            stats.bundles_sent += 1;
+        });
     }
 
     /// How many datagrams wait to be sent, at the least.
@@ -304,10 +291,6 @@ impl Link {
             self.is_watched_for_room = wanted;
         }
     }
-}
-
-fn is_full(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM | libc::EINTR))
 }
 
 const HELLO_BYTES_MAX: usize = 10 + NAME_BYTES_MAX;

@@ -5,6 +5,9 @@
 //! it takes, and holds payloads back meanwhile, so that the order of records is kept.
 
 use std::collections::VecDeque;
+use std::net::Shutdown;
+
+use socket2::Socket;
 
 use super::super::bundle::{BUNDLE_BYTES_MAX, Frame, Frames, MOVE_RECORD_BYTES_MAX, Writer};
 
@@ -74,17 +77,30 @@ impl Queue {
         fits
     }
 
-    /// The bundle that is to be sent next, and how many payloads it carries.
-    pub fn front(&self) -> Option<(&[u8], u64)> {
-        let bundle = self.bundles.front()?;
-        Some((&bundle.bytes[..bundle.len], bundle.payloads))
+    /// Sends what waits, as far as the kernel has room; `sent` hears of each bundle how many
+    /// payloads it has. False where the socket takes nothing any more: what the kernel still has
+    /// for us can be read, and then it ends.
+    #[must_use]
+    pub fn send(&mut self, socket: &Socket, mut sent: impl FnMut(u64)) -> bool {
+        while let Some(bundle) = self.bundles.front() {
+            match socket.send_with_flags(&bundle.bytes[..bundle.len], libc::MSG_NOSIGNAL) {
+                Ok(_) => sent(bundle.payloads),
+                Err(why) => match why.raw_os_error() {
+                    Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM | libc::EINTR) => return true,
+                    _ => {
+                        let _ = socket.shutdown(Shutdown::Both);
+                        return false;
+                    }
+                },
+            }
+            self.pop();
+        }
+        true
     }
 
     /// The front bundle has been sent.
-    pub fn pop(&mut self) {
-        if let Some(bundle) = self.bundles.pop_front() {
-            self.spare.push(bundle);
-        }
+    fn pop(&mut self) {
+        self.spare.extend(self.bundles.pop_front());
         self.take_late();
     }
 
@@ -176,15 +192,15 @@ mod tests {
     /// Sends everything that waits, and returns the records.
     fn drain(queue: &mut Queue) -> (Vec<(u64, usize)>, u64) {
         let (mut records, mut payloads) = (Vec::new(), 0);
-        while let Some((bytes, count)) = queue.front() {
-            for record in ToGateway::read(bytes) {
+        while let Some(bundle) = queue.bundles.front() {
+            for record in ToGateway::read(&bundle.bytes[..bundle.len]) {
                 records.push(match record.expect("own bundle") {
                     ToGateway::Payload { session, bytes } => (session.as_u64(), bytes.len()),
                     ToGateway::Close { session, .. } => (session.as_u64(), 0),
                     record => panic!("{record:?}"),
                 });
             }
-            payloads += count;
+            payloads += bundle.payloads;
             queue.pop();
         }
         (records, payloads)

@@ -130,19 +130,7 @@ impl Local {
 
     /// Sends what waits, as far as the kernel has room.
     pub fn flush(&mut self) {
-        while let Some((bundle, _)) = self.queue.front()
-            && !self.is_broken
-        {
-            match self.socket.send_with_flags(bundle, libc::MSG_NOSIGNAL) {
-                Ok(_) => self.queue.pop(),
-                Err(error) if is_full(&error) => return,
-                Err(_) => {
-                    // Reading comes to its end now, and with it the link.
-                    let _ = self.socket.shutdown(std::net::Shutdown::Both);
-                    self.is_broken = true;
-                }
-            }
-        }
+        self.is_broken = self.is_broken || !self.queue.send(&self.socket, |_| ());
     }
 
     /// Has the set say nothing of bundles that wait: who listens to this link has no room for what
@@ -270,10 +258,6 @@ impl AsFd for Local {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
-}
-
-fn is_full(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM | libc::EINTR))
 }
 
 /// As much as a worker's own end has.
