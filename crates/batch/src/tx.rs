@@ -286,12 +286,6 @@ impl TxBatch {
         unsafe { std::slice::from_raw_parts(place.as_ptr(), entry.len()) }
     }
 
-    /// Driver's side: where a small slot lies.
-    #[inline]
-    pub fn place(&self, slot: usize) -> u32 {
-        self.places[slot]
-    }
-
     /// Driver's side: a small slot lies here from now on. What was written to the place that it had
     /// may still be read, until the next slot is.
     ///

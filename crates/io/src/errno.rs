@@ -72,16 +72,8 @@ pub(super) fn of_receive(errno: i32) -> ReceiveTrouble {
         libc::EAGAIN => ReceiveTrouble::Empty,
         libc::EINTR | libc::ECONNRESET => ReceiveTrouble::Interrupted,
         libc::ENOBUFS | libc::ENOMEM => ReceiveTrouble::NoRoom,
-        libc::ECONNREFUSED
-        | libc::EHOSTUNREACH
-        | libc::EHOSTDOWN
-        | libc::ENETUNREACH
-        | libc::ENETDOWN
-        | libc::EPROTO
-        | libc::ENOPROTOOPT
-        | libc::EMSGSIZE
-        | libc::EACCES
-        | libc::ETIMEDOUT => ReceiveTrouble::Earlier,
+        libc::EACCES => ReceiveTrouble::Earlier,
+        _ if of_send(errno) == SendTrouble::Earlier => ReceiveTrouble::Earlier,
         libc::ECANCELED => ReceiveTrouble::Cancelled,
         _ => ReceiveTrouble::Broken,
     }

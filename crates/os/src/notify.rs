@@ -43,14 +43,13 @@ impl Epoll {
 
     /// Watches a descriptor that is in the set for room to write too, or no longer.
     pub fn watch_for_room(&self, fd: BorrowedFd<'_>, token: u64, room: bool) -> io::Result<()> {
-        let events = if room { libc::EPOLLIN | libc::EPOLLOUT } else { libc::EPOLLIN };
-        self.control(libc::EPOLL_CTL_MOD, fd, token, events)
+        self.watch_for(fd, token, [true, room])
     }
 
     /// Watches a descriptor that is in the set for reading again, or for nothing: that its peer has
     /// hung up is reported all the same, and without `EPOLLIN`.
     pub fn watch_for_input(&self, fd: BorrowedFd<'_>, token: u64, input: bool) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_MOD, fd, token, if input { libc::EPOLLIN } else { 0 })
+        self.watch_for(fd, token, [input, false])
     }
 
     /// Watches a descriptor that is in the set for reading, for room to write, for both or for

@@ -366,9 +366,8 @@ impl Backend {
 
     /// The gateway has said how the registration stands, or has gone.
     fn hear_registration(&mut self) {
-        if self.registration.hear(&self.poller)
-            && self.registration.standing() == Standing::Registered
-        {
+        let is_news = self.registration.hear(&self.poller);
+        if is_news && self.registration.standing() == Standing::Registered {
             // Its workers hear of us now.
             self.backoff = BACKOFF_MIN;
         }
