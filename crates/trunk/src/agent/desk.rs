@@ -428,12 +428,18 @@ impl Desk {
                         station.accept(&mut around);
                     }
                 }
+                // Whoever has spoken before may have filled the stream in this turn.
+                Owner::Link(..) if self.is_crowded() && !one.has_hung_up() => {}
                 Owner::Link(at, place) => self.read_link(at, place, now_ns),
                 // The bell's is not the trunk's either.
                 Owner::Other => self.read_trunk(*one, now_ns),
             }
         }
         self.ready = ready;
+    }
+
+    fn is_crowded(&mut self) -> bool {
+        self.trunk.as_mut().is_some_and(Trunk::is_crowded)
     }
 
     fn read_link(&mut self, at: usize, place: usize, now_ns: u64) {
@@ -749,7 +755,7 @@ impl Desk {
             self.each_station(now_ns, |station, around, wish| station.keep(around, wish));
         }
         let waits = self.trunk.as_mut().map_or(0, Trunk::waiting_bytes);
-        let must_hold = if self.is_holding { waits > RELEASE_BYTES } else { waits > HOLD_BYTES };
+        let must_hold = self.is_crowded() || self.is_holding && waits > RELEASE_BYTES;
         self.is_holding = must_hold;
         for station in &mut self.stations {
             station.hold(must_hold, &self.epoll);
@@ -1006,8 +1012,7 @@ const LOOK_NS: u64 = NS_PER_S;
 const STOOD_STILL_NS: u64 = 3 * NS_PER_S;
 const SHOW_NS: u64 = 250_000_000;
 
-/// Above this, what game processes say stays with them; the trunk is given up at 4 MiB.
-const HOLD_BYTES: usize = 1 << 20;
+/// Below this, game processes that were held because of [`Trunk::is_crowded`] are heard again.
 const RELEASE_BYTES: usize = 256 << 10;
 
 /// Below this, the trunk takes what game processes say that are linked by other threads: they leave

@@ -210,6 +210,10 @@ impl Links {
         (trunk, now_ns): (&mut Trunk, u64),
     ) {
         let place = (ready.token - TOKEN) as usize;
+        if let Some(Some(Link { lane, .. })) = self.places.get(place) {
+            // A link that ends has said before what its worker had for it.
+            trunk.drain(*lane, |serial| self.by_serial(serial));
+        }
         let Some(Some(link)) = self.places.get_mut(place) else { return };
         let Link { lane, number, state: State::Up(local), .. } = link else { return };
         if local.is_lent() {

@@ -171,7 +171,7 @@ impl Site {
             self.answer();
             self.call_again(now_ns);
             self.trunk.poll(now_ns);
-            let is_held = self.trunk.waiting_bytes() > HELD_BYTES;
+            let is_held = self.trunk.is_crowded();
             self.links.hold(is_held, &self.epoll);
             self.trunk.hold(is_held, &self.epoll);
             self.links.flush(&self.epoll);
@@ -270,14 +270,6 @@ impl Site {
         }
     }
 
-    /// Gives the stream what workers have for it.
-    fn drain_all(&mut self) {
-        let Self { trunk, links, .. } = self;
-        for lane in 0..trunk.lane_count() as u8 {
-            trunk.drain(lane, |serial| links.by_serial(serial));
-        }
-    }
-
     /// Hears what workers say of their lanes.
     fn listen(&mut self) {
         let Self { agent, shared, allowed, epoll, trunk, links, risen, number, .. } = self;
@@ -296,8 +288,10 @@ impl Site {
             return self.trunk.drain_next(lane, |serial| self.links.by_serial(serial));
         }
         if !self.trunk.is_own(ready.token) {
-            // A link that ends has said before what its worker had for it.
-            self.drain_all();
+            // Whoever has spoken before may have filled it in this turn.
+            if self.trunk.is_crowded() && !ready.has_hung_up() {
+                return;
+            }
             let Self { trunk, links, bundles, epoll, .. } = self;
             return links.handle_ready(ready, epoll, bundles, (trunk, now_ns));
         }
@@ -450,9 +444,6 @@ fn handle(
         Event::Begun(_) | Event::Message(_) | Event::Unproven { .. } => {}
     }
 }
-
-/// Records that may wait for the stream before workers have to.
-const HELD_BYTES: usize = 1 << 20;
 
 const SHOW_EVERY_NS: u64 = 100_000_000;
 

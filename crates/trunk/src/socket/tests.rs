@@ -349,6 +349,25 @@ fn a_guest_that_says_all_but_who_it_is_does_not_have_the_thread_to_itself() {
 }
 
 #[test]
+fn no_more_is_read_of_workers_than_the_stream_has_room_for() {
+    let Some(mut rig) = Rig::with(Rekey::default()) else { return };
+    let leases = [0, 1].map(|lane| rig.lend(lane));
+    let bundle = rig::written(|writer| (1..=40).all(|serial| writer.opened(&opened(serial))));
+    // The agent reads nothing.
+    for _ in 0..100 {
+        for (lane, lease) in (0..).zip(&leases) {
+            while lease.tell(1, &bundle).is_ok() {}
+            rig.trunk_mut(GATEWAY).drain_next(lane, |_| Some(7));
+        }
+    }
+    let trunk = rig.trunk_mut(GATEWAY);
+    assert!(trunk.over().is_none() && trunk.is_crowded(), "{:?}", trunk.over());
+    // What a lane had for a link that ends goes before its end.
+    trunk.drain(0, |_| Some(7));
+    assert!(trunk.over().is_none(), "{:?}", trunk.over());
+}
+
+#[test]
 fn links_of_a_lane_that_is_lent_do_not_have_the_thread_to_themselves() {
     let Some(mut rig) = Rig::with(Rekey::default()) else { return };
     let lease = rig.lend(0);

@@ -286,6 +286,11 @@ impl Trunk {
         self.line.outbox().bytes().len()
     }
 
+    /// Whether links have to wait with what they have for the stream.
+    pub fn is_crowded(&mut self) -> bool {
+        self.waiting_bytes() > HOLD_BYTES
+    }
+
     /// How many lanes it has; none before it has begun.
     pub const fn lane_count(&self) -> usize {
         self.seats.len()
@@ -488,9 +493,12 @@ impl Trunk {
         self.read_pipe(lane, lent::PIPE_PIECES_MAX, link_of);
     }
 
-    /// Gives it the next of that: links that never pause do not have the thread to themselves.
+    /// Gives it the next of that, unless it is crowded: links that never pause do not have the
+    /// thread to themselves.
     pub fn drain_next(&mut self, lane: u8, link_of: impl FnMut(u32) -> Option<u16>) {
-        self.read_pipe(lane, READS_MAX, link_of);
+        if !self.is_crowded() {
+            self.read_pipe(lane, READS_MAX, link_of);
+        }
     }
 
     fn read_pipe(
@@ -761,6 +769,9 @@ fn hand_on(
     seat.note_heard();
     Ok(())
 }
+
+/// Above this, what is said stays with those who say it; the trunk is given up at 4 MiB.
+pub(crate) const HOLD_BYTES: usize = 1 << 20;
 
 /// Reads of the stream, or of a lane's pipe, before anything else has its turn: 256 KiB.
 pub(crate) const READS_MAX: usize = 16;

@@ -125,6 +125,17 @@ impl Thread {
         self.desk.begin(welcome, self.desk.now_ns());
     }
 
+    /// It has a trunk, to somebody who says nothing.
+    fn connect(&mut self) -> TcpListener {
+        let gateway = TcpListener::bind("127.0.0.1:0").expect("loopback");
+        let to = gateway.local_addr().expect("it is bound");
+        let Desk { shared, epoll, .. } = &self.desk;
+        let name = Gateway::parse("gate-1.example:7").expect("literal");
+        let trunk = connect(&shared.options, &name, to, epoll, self.desk.now_ns());
+        self.desk.trunk = Some(trunk.expect("loopback"));
+        gateway
+    }
+
     /// Its lanes are up.
     fn rise(&mut self) {
         for (lane, at) in self.desk.by_lane.clone().into_iter().enumerate() {
@@ -258,12 +269,7 @@ fn a_thread_that_has_left_its_gateway_stays_for_sessions_that_another_one_has() 
     assert!(!is_told_to_drain(&game));
     // Its trunk does not stay: nobody plays by it any more.
     if ringgate_os::processor::suffices_for_tls().is_ok() {
-        let gateway = TcpListener::bind("127.0.0.1:0").expect("loopback");
-        let to = gateway.local_addr().expect("it is bound");
-        let Desk { shared, epoll, .. } = &first.desk;
-        let name = Gateway::parse("gate-1.example:7").expect("literal");
-        let trunk = connect(&shared.options, &name, to, epoll, first.desk.now_ns());
-        first.desk.trunk = Some(trunk.expect("loopback"));
+        let _gateway = first.connect();
         first.tell(Command::Leave { until_ns: u64::MAX });
         assert!(first.desk.trunk.is_some(), "there is time");
         first.tell(Command::Leave { until_ns: 0 });
@@ -313,6 +319,30 @@ fn a_server_that_a_reload_has_replaced_is_served_by_lanes_that_come_later() {
     thread.begin(2, 1);
     thread.rise();
     thread.until("the other lane has it, too", |desk| desk.stations[1].has_server(1));
+}
+
+#[test]
+fn a_process_is_not_heard_where_others_have_filled_the_stream_in_the_same_turn() {
+    if let Err(why) = ringgate_os::processor::suffices_for_tls() {
+        return eprintln!("SKIPPED: {why}");
+    }
+    let agent = Agent::new("filled", vec![bundle("arena-1", vec![process::effective_uid()])]);
+    let mut thread = agent.thread("gate-1.invalid:7");
+    thread.begin(1, 1);
+    let game = agent.game(&mut thread);
+    let _gateway = thread.connect();
+    let trunk = thread.desk.trunk.as_mut().expect("just made");
+    while !trunk.is_crowded() {
+        trunk.say(&[7; 10_000]);
+    }
+    let heard = thread.desk.counts.passed.bundles_in;
+    send(&game, &written(|writer| writer.ping(1)));
+    for _ in 0..3 {
+        thread.turn();
+        assert_eq!(thread.desk.counts.passed.bundles_in, heard);
+    }
+    thread.desk.trunk = None;
+    thread.until("it is heard", |desk| desk.counts.passed.bundles_in > heard);
 }
 
 #[test]
