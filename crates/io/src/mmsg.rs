@@ -127,7 +127,8 @@ impl Mmsg {
             return;
         }
         let id = SocketId(ready.token as u32);
-        let Some(socket) = self.table.get(id) else { return };
+        let asked = self.table.get(id).filter(|it| it.kind.is_asked(rx.is_of_links));
+        let Some(socket) = asked else { return };
         if ready.events & libc::EPOLLERR as u32 != 0 {
             events::read_errors(id, socket, rx, &mut self.stats);
         }

@@ -558,6 +558,7 @@ impl Interface for Uring {
         self.judge(of_links)?;
         if let Wait::AtMost(time) = wait
             && rx.is_empty()
+            && self.bell_is_polled
             && self.arm_all()?
             && self.poll_beside()?
         {
