@@ -64,6 +64,12 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_MOD, fd, token, events)
     }
 
+    /// Watches a descriptor that is in the set for nothing, and has it said once that its peer has
+    /// hung up.
+    pub fn watch_for_end(&self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_MOD, fd, token, libc::EPOLLET)
+    }
+
     fn control(&self, op: i32, fd: BorrowedFd<'_>, token: u64, events: i32) -> io::Result<()> {
         let mut event = libc::epoll_event { events: events as u32, u64: token };
         // SAFETY: `event` outlives the call, which only reads it.

@@ -429,7 +429,8 @@ impl Desk {
                     }
                 }
                 // Whoever has spoken before may have filled the stream in this turn.
-                Owner::Link(..) if self.is_crowded() && !one.has_hung_up() => {}
+                // Who has died meanwhile is read when there is room again.
+                Owner::Link(..) if self.is_holding || self.is_crowded() => {}
                 Owner::Link(at, place) => self.read_link(at, place, now_ns),
                 // The bell's is not the trunk's either.
                 Owner::Other => self.read_trunk(*one, now_ns),

@@ -337,10 +337,15 @@ fn a_process_is_not_heard_where_others_have_filled_the_stream_in_the_same_turn()
     }
     let heard = thread.desk.counts.passed.bundles_in;
     send(&game, &written(|writer| writer.ping(1)));
+    let mut game = Some(game);
     for _ in 0..3 {
         thread.turn();
         assert_eq!(thread.desk.counts.passed.bundles_in, heard);
+        // Nor when it has died, which is said once.
+        drop(game.take());
     }
+    let is_link = |one: &Ready| matches!(owner(one.token), Owner::Link(..));
+    assert!(!thread.desk.ready.iter().any(is_link));
     thread.desk.trunk = None;
     thread.until("it is heard", |desk| desk.counts.passed.bundles_in > heard);
 }
