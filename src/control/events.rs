@@ -58,9 +58,11 @@ impl Watcher {
     /// if it were new.
     pub(super) fn go_on(&mut self, given: &AlreadyLogged, setup: &Setup) {
         let AlreadyLogged { backends, closed, full, links, ended, refused } = given;
+        let backends: HashMap<_, _> = backends.iter().map(|(name, is_up)| (name, *is_up)).collect();
+        let closed: HashSet<_> = closed.iter().collect();
         for (id, backend) in setup.backends.pairs().filter(|(_, backend)| !backend.retired) {
-            if let Some((name, is_up)) = backends.iter().find(|(name, _)| *name == backend.name) {
-                self.backends.insert((id, name.clone()), *is_up);
+            if let Some(is_up) = backends.get(&backend.name) {
+                self.backends.insert((id, backend.name.clone()), *is_up);
             }
             if closed.contains(&backend.name) {
                 self.closed.insert((id, backend.name.clone()));
@@ -86,6 +88,7 @@ impl Watcher {
     /// Writes what is new.
     pub(super) fn tell(&mut self, snapshot: &Snapshot<'_>) {
         self.next_ns = snapshot.now_ns + EVERY_NS;
+        self.forget_gone(&snapshot.live.setup);
         self.tell_backends(snapshot);
         self.tell_intakes(snapshot);
         self.tell_listeners(snapshot);
@@ -98,6 +101,19 @@ impl Watcher {
     pub(super) fn tell_last(&mut self, snapshot: &Snapshot<'_>) {
         self.refused.values_mut().for_each(|refused| refused.told_ns = None);
         self.tell(snapshot);
+    }
+
+    /// Names come and go in a fleet, each process's its own: what is over is told of no more.
+    fn forget_gone(&mut self, setup: &Setup) {
+        let has = |(id, name): &(BackendId, String)| {
+            setup.backends.get(*id).is_some_and(|it| !it.retired && it.name == *name)
+        };
+        self.backends.retain(|it, _| has(it));
+        self.closed.retain(has);
+        self.full.retain(|(id, name), _| {
+            let listener = setup.listeners.get(*id);
+            listener.is_some_and(|it| it.phase != Phase::Closed && it.name == *name)
+        });
     }
 
     fn tell_backends(&mut self, snapshot: &Snapshot<'_>) {

@@ -592,9 +592,12 @@ impl News {
         self.asked |= packet.asks;
         self.arrived |= has_arrived;
         let took_ns = self.now_ns.saturating_sub(packet.left_ns);
-        self.round_trip_ns = has_arrived.then_some(took_ns);
+        self.round_trip_ns = has_arrived.then_some(took_ns.min(ROUND_TRIP_NS_MAX));
     }
 }
+
+/// What takes longer is the other end's doing, and not the network's.
+const ROUND_TRIP_NS_MAX: u64 = 60_000_000_000;
 
 /// A sixteenth of what is new.
 const fn smoothed(loss: u32, arrived: bool) -> u32 {

@@ -60,6 +60,31 @@ fn fault(fault: Fault) -> Result<(), Refusal> {
     Err(Refusal::Fault(fault))
 }
 
+/// A packet each 25 s, which is often enough not to be given up: the last ones half an hour late.
+#[test]
+fn who_acknowledges_late_and_one_by_one_keeps_nobody_from_being_handed_over() {
+    let mut liar = Liar::new();
+    let mut packets = Vec::new();
+    for _ in 0..70 {
+        liar.end.send(Channel::Reliable(0), &[7; 10], None).expect("room");
+        let mut out = [0; 1200];
+        let len = liar.end.poll_transmit(liar.now_ns, &mut out).expect("a packet of its own");
+        packets.push(out[..len].to_vec());
+    }
+    for packet in packets {
+        liar.now_ns += 25 * SECOND;
+        let (header, _) = crate::proto::delivery::read_header(&packet).expect("honest");
+        liar.notify.handle_header(&header, true, |_, _| ()).expect("honest");
+        let mut answer = [0; HEADER_BYTES_MAX];
+        let len = write_header(&liar.notify, &mut answer);
+        liar.notify.handle_sent();
+        let taken = liar.end.handle_packet(liar.now_ns, &answer[..len], |_, _| ());
+        assert_eq!((taken, liar.end.fault()), (Ok(()), None));
+        liar.end = handed_over(&liar.end, &Options::default());
+    }
+    assert!(liar.now_ns > 1000 * SECOND + (1 << 40), "later than an estimate may be");
+}
+
 #[test]
 fn what_is_no_packet_ends_the_connection() {
     for bytes in [&[][..], &[0; 7], &[0x08, 0, 0, 0, 0, 0, 0, 0], &[0; 1201]] {

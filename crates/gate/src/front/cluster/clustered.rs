@@ -92,7 +92,8 @@ impl Clustered {
         let since_s = now.unix_s;
         let token = (token, token_until_s, since_s);
         let begun = Self::of(SessionId([0; 16]), tenure, token, now.mono_ns);
-        (tenure.term != Term::NONE).then_some(begun)
+        // No arbiter has heard its name: nothing has ended under it, whoever's clock is ahead.
+        (tenure.term != Term::NONE).then_some(Self { opens_until_s: None, ..begun })
     }
 
     /// Of a session that is called so, begins here or goes on here.
