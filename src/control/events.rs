@@ -356,3 +356,31 @@ const SUMMARY_EVERY_NS: u64 = 60_000_000_000;
 
 /// Game processes may take so long to connect after a start until they are missed.
 const STARTING_NS: u64 = 5_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::control::tests::{facts, snapshot};
+
+    /// As where each match is a backend of its own: the one before has the number still.
+    #[test]
+    fn what_is_gone_is_forgotten() {
+        let facts = facts();
+        let mut snapshot = snapshot(&facts);
+        let mut watcher = Watcher::default();
+        watcher.tell(&snapshot);
+        let told = watcher.given();
+        assert!(!told.backends.is_empty());
+        let setup = Arc::make_mut(&mut snapshot.live.setup);
+        let ids: Vec<_> = setup.backends.pairs().map(|(id, _)| id).collect();
+        for (number, id) in ids.into_iter().enumerate() {
+            let backend = &mut setup.backends[id];
+            (backend.name, backend.retired) = (format!("match-{number}"), false);
+        }
+        watcher.tell(&snapshot);
+        let names: Vec<_> = watcher.given().backends.into_iter().map(|(name, _)| name).collect();
+        assert!(names.iter().all(|name| name.starts_with("match-")), "{names:?}");
+    }
+}

@@ -1022,7 +1022,10 @@ fn told(rig: &mut Rig, game: &Game) -> (Vec<SessionId>, usize, Vec<u64>) {
         for frame in Frames::new(&bundle).map(|frame| frame.expect("whole records")) {
             match ToArbiter::decode(frame) {
                 Some(ToArbiter::Clustered(it)) => {
-                    assert!(it.token_until_s >= now_s + 60, "an arbiter opens it whose clock is ahead");
+                    assert!(
+                        it.token_until_s >= now_s + 60,
+                        "an arbiter opens it whose clock is ahead"
+                    );
                     names.push(SessionId(it.id));
                 }
                 Some(ToArbiter::Numbered { number, .. }) => numbers.push(number),
