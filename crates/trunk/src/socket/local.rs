@@ -199,9 +199,10 @@ impl Local {
         let wanted = [!is_held && !self.is_lent(), wants_room && !is_held];
         if self.watched.replace(wanted) != wanted {
             // To change a member of the set needs no memory.
-            let _ = match is_held && !self.is_lent() {
-                true => epoll.watch_for_end(self.as_fd(), token),
-                false => epoll.watch_for(self.as_fd(), token, wanted),
+            let _ = if is_held && !self.is_lent() {
+                epoll.watch_for_end(self.as_fd(), token)
+            } else {
+                epoll.watch_for(self.as_fd(), token, wanted)
             };
         }
     }
