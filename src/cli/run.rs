@@ -22,7 +22,6 @@ use ringgate_gate::Setup;
 use ringgate_io::{StartError, socket};
 use ringgate_link::announce::ANNOUNCE_SOCKET;
 use ringgate_os::capabilities;
-use ringgate_os::clock;
 use ringgate_os::overflows::Overflows;
 use ringgate_os::patience::patiently;
 use ringgate_os::process;
@@ -52,7 +51,6 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let mut plan = plan::plan(&config).map_err(Failure::failed)?;
     let privileges = privileges::of(&config)?;
     let program = program()?;
-    let _ = clock::boot_id();
     let mut config = config;
     let mut patience = Duration::ZERO;
     let rights = START_RIGHTS.map(capabilities::has);

@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use ringgate_os::landlock::{self, Reach};
-use ringgate_os::process;
+use ringgate_os::{clock, host, process};
 
 use crate::confine::{self, Calls, User};
 
@@ -43,6 +43,8 @@ impl Privileges {
         if !self.confine {
             return Ok(());
         }
+        // They are read once, and cannot be read behind the next line.
+        let _ = (host::name(), clock::boot_id());
         let reach = landlock::confine(read, write)
             .map_err(|why| format!("cannot give up the file system (`confine`): {why}"))?;
         match reach {
@@ -144,6 +146,17 @@ mod tests {
             assert!(why.to_string().contains("65534"), "{why}");
         }
         fs::remove_dir_all(&folder).expect("removed");
+    }
+
+    #[test]
+    fn the_hosts_name_is_known_when_its_file_is_given_up() {
+        // Landlock binds one thread.
+        let confined = std::thread::spawn(|| {
+            let privileges = Privileges { user: None, confine: true, calls: Calls::Agent };
+            privileges.give_up_files(&[], &[]).expect("a sane rule set");
+            host::name()
+        });
+        assert_ne!(confined.join().expect("it has not panicked"), "unknown host");
     }
 
     #[test]
