@@ -172,6 +172,7 @@ fn a_stranger_is_parted_from_and_keeps_nobody_from_the_next() {
         trunks: false,
         leaving: true,
         sections: true,
+        any: true,
     };
     let channel = line.connect();
     channel.say(&other, &[]).expect("said");
@@ -296,12 +297,11 @@ type Refused = (Change, &'static str);
 /// What another release writes, or another boot of the host.
 const OTHER_FORMATS: [Refused; 4] = [
     (
-        |packet| match packet {
-            (Message::Hello { release, pid, trunks, leaving, sections, .. }, fds) => {
-                let conversation = 99;
-                (Message::Hello { conversation, release, pid, trunks, leaving, sections }, fds)
+        |mut packet| {
+            if let Message::Hello { conversation, .. } = &mut packet.0 {
+                *conversation = 99;
             }
-            other => other,
+            packet
         },
         "the successor speaks another version of the conversation",
     ),

@@ -83,17 +83,21 @@ impl Channel {
         rights::send(self.socket.as_fd(), &message.encode(), rest)
     }
 
-    /// The next message, for which it waits so long, with the descriptors that went ahead of it.
+    /// The next message, for which it waits so long, with the descriptors that went ahead of it: as
+    /// many as this process may have open.
     pub fn hear(&self, at_most: Duration) -> Result<Packet, Silence> {
         let mut ahead = Vec::new();
-        for _ in 0..=AHEAD_MAX {
+        loop {
             let (message, fds) = self.hear_one(at_most)?;
-            ahead.extend(fds);
-            if message != Message::More {
-                return Ok((message, ahead));
+            match message {
+                Message::More if fds.is_empty() => return Err(Silence::Nonsense),
+                Message::More => ahead.extend(fds),
+                message => {
+                    ahead.extend(fds);
+                    return Ok((message, ahead));
+                }
             }
         }
-        Err(Silence::Nonsense)
     }
 
     fn hear_one(&self, at_most: Duration) -> Result<Packet, Silence> {
@@ -146,9 +150,6 @@ impl Channel {
 
 /// Far more than any message.
 pub const MESSAGE_BYTES_MAX: usize = 8192;
-
-/// Packets of descriptors ahead of a message: for more workers than any host has.
-const AHEAD_MAX: usize = 64;
 
 /// More messages than the kernel queues for one sender.
 const QUEUED_MAX: usize = 4096;
@@ -223,15 +224,20 @@ mod tests {
     }
 
     #[test]
-    fn descriptors_without_end_are_nonsense_and_without_a_message_nothing() {
+    fn packets_ahead_bring_descriptors_and_without_a_message_they_are_nothing() {
         let (predecessor, successor) = Channel::pair().expect("a pair");
-        predecessor.say(&Message::More, &[]).expect("said");
-        assert_eq!(said(&successor), Err(Silence::Late));
-        for _ in 0..=AHEAD_MAX {
-            predecessor.say(&Message::More, &[]).expect("said");
+        let file = std::fs::File::open("/dev/null").expect("every system has it");
+        for _ in 0..100 {
+            predecessor.say(&Message::More, &[file.as_fd()]).expect("said");
         }
-        assert_eq!(said(&successor), Err(Silence::Nonsense));
+        predecessor.say(&Message::Prepared, &[]).expect("said");
+        let (message, came) = successor.hear(SOON).expect("a message");
+        assert_eq!((message, came.len()), (Message::Prepared, 100));
+        predecessor.say(&Message::More, &[file.as_fd()]).expect("said");
+        assert_eq!(said(&successor), Err(Silence::Late));
         predecessor.say(&Message::More, &[]).expect("said");
+        assert_eq!(said(&successor), Err(Silence::Nonsense));
+        predecessor.say(&Message::More, &[file.as_fd()]).expect("said");
         drop(predecessor);
         assert_eq!(said(&successor), Err(Silence::Gone));
     }

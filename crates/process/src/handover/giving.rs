@@ -87,7 +87,25 @@ pub struct Successor {
     pub leaving: bool,
     conversation: u32,
     sections: bool,
+    descriptors_max: usize,
 }
+
+impl Successor {
+    /// Whether it hears of something that so many descriptors go along with.
+    fn check_hears(&self, descriptors: usize) -> Result<(), String> {
+        let most = self.descriptors_max;
+        if descriptors <= most {
+            return Ok(());
+        }
+        Err(format!(
+            "there are {descriptors} sockets to give, and the successor's release takes {most} at most: \
+             that needs a restart"
+        ))
+    }
+}
+
+/// What a release takes beside the memory that does not say that it takes any number.
+const DESCRIPTORS_BEFORE: usize = 65 * DESCRIPTORS_MAX - 1;
 
 /// What the pause was made of, in microseconds.
 #[derive(Clone, Copy, Debug, Default)]
@@ -264,8 +282,12 @@ impl Giving {
         let heard = self.channel.hear(time);
         let message = heard.as_ref().map(|(message, _)| message).map_err(|why| *why);
         self.why = why_not(message);
-        if let Ok(&Message::Hello { conversation, pid, trunks, leaving, sections, .. }) = message {
-            self.successor = Some(Successor { pid, trunks, leaving, conversation, sections });
+        if let Ok(&Message::Hello { conversation, pid, trunks, leaving, sections, any, .. }) =
+            message
+        {
+            let descriptors_max = if any { usize::MAX } else { DESCRIPTORS_BEFORE };
+            let said = Successor { pid, trunks, leaving, conversation, sections, descriptors_max };
+            self.successor = Some(said);
         }
         self.giver.hear(message)
     }
@@ -293,6 +315,7 @@ impl Giving {
         let beside: Vec<_> = fds.iter().map(OwnedFd::as_fd).collect();
         let is_ahead = !sections && moment != Moment::Welcome;
         let (ahead, beside) = if is_ahead { (beside, Vec::new()) } else { (Vec::new(), beside) };
+        self.successor.map_or(Ok(()), |it| it.check_hears(beside.len()))?;
         ahead.chunks(DESCRIPTORS_MAX).try_for_each(|some| self.say(&Message::Sockets, some))?;
         let with: Vec<_> = memories.iter().map(Writing::fd).chain(beside).collect();
         self.say(&Message::at(moment, bytes, sections), &with)?;
@@ -312,3 +335,24 @@ fn why_not(heard: Result<&Message, Silence>) -> String {
 }
 
 const OTHER: &str = "the successor speaks another version of the conversation";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_that_takes_a_number_of_descriptors_is_not_given_more() {
+        let of = |descriptors_max| Successor {
+            pid: 1,
+            trunks: true,
+            leaving: true,
+            conversation: CONVERSATION,
+            sections: true,
+            descriptors_max,
+        };
+        assert_eq!(of(DESCRIPTORS_BEFORE).check_hears(16_444), Ok(()));
+        let why = of(DESCRIPTORS_BEFORE).check_hears(16_445).expect_err("it would hear nonsense");
+        assert!(why.contains("16445 sockets") && why.contains("restart"), "{why}");
+        assert_eq!(of(usize::MAX).check_hears(1_000_000), Ok(()));
+    }
+}

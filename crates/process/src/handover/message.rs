@@ -28,6 +28,9 @@ pub enum Message {
         /// each section in memory of its own, and its sockets in front of them.
         #[serde(default)]
         sections: bool,
+        /// Whether it takes as many descriptors with what is given as it may have open.
+        #[serde(default, rename = "descriptors")]
+        any: bool,
     },
     /// It may prepare. Comes with the memory of what it has to know.
     Welcome {
@@ -127,6 +130,7 @@ impl Message {
             trunks: true,
             leaving: true,
             sections: true,
+            any: true,
         }
     }
 
