@@ -85,26 +85,26 @@ impl Privileges {
     }
 }
 
-/// The folder of a config file, and that of the service's credentials: what it names is read there
+/// The folders of a config file and of the service's credentials: what the file names is read there
 /// while the process serves.
 pub fn of_config(file: &Path) -> Vec<PathBuf> {
-    let home = match file.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-        _ => PathBuf::from("."),
-    };
     let credentials = std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from);
-    [home].into_iter().chain(credentials).collect()
+    folders(file).chain(credentials).collect()
 }
 
-/// What names of hosts are looked up in. A link among these files leads to a folder of whoever
-/// writes them anew, and anew is another file: such a folder is open as a whole.
+/// What names of hosts are looked up in. Whoever writes such a file anew makes another one of it,
+/// so its folder is open as a whole.
 pub fn of_resolver(files: &[&str]) -> Vec<PathBuf> {
-    let own = files.iter().map(PathBuf::from);
-    let linked = files.iter().filter_map(|file| {
-        let target = std::fs::canonicalize(file).ok().filter(|it| it != Path::new(file))?;
-        target.parent().map(Path::to_owned)
-    });
-    own.chain(linked).collect()
+    files.iter().flat_map(|file| folders(Path::new(file))).collect()
+}
+
+/// The folder that a file lies in, and the one that a link in its place leads to.
+fn folders(file: &Path) -> impl Iterator<Item = PathBuf> {
+    let target = std::fs::canonicalize(file).ok();
+    [Some(file.to_owned()), target].into_iter().flatten().map(|file| match file.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    })
 }
 
 /// Gives a folder to a user. The folder itself, and none that a link in its place leads to: where
@@ -160,18 +160,18 @@ mod tests {
     }
 
     #[test]
-    fn where_a_link_leads_the_folder_is_open() {
+    fn what_is_read_again_may_be_another_file_where_a_link_leads_too() {
         let folder = std::env::temp_dir().join(format!("ringgate-names-{}", std::process::id()));
         let (kept, link) = (folder.join("kept"), folder.join("resolv.conf"));
         fs::create_dir_all(&kept).expect("temporary folders can be made");
         fs::write(kept.join("stub.conf"), "").expect("made");
         symlink(kept.join("stub.conf"), &link).expect("made");
-        let link_text = link.to_str().expect("our own name");
         let kept = fs::canonicalize(&kept).expect("it is there");
-        assert_eq!(
-            of_resolver(&[link_text, "/no/such/file"]),
-            [link, "/no/such/file".into(), kept]
-        );
+        let link_text = link.to_str().expect("our own name");
+        let of_both = of_resolver(&[link_text, "/no/such/file"]);
+        assert_eq!(of_both, [folder.clone(), kept.clone(), "/no/such".into()]);
+        assert!(of_config(&link).starts_with(&[folder.clone(), kept]));
+        assert_eq!(of_config(Path::new("gate.toml"))[0], Path::new("."));
         fs::remove_dir_all(&folder).expect("removed");
     }
 }
