@@ -17,7 +17,7 @@ mod recorded;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::Child;
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 
 use tokio::net::UnixListener;
 use tokio::sync::mpsc::error::SendError;
@@ -30,6 +30,7 @@ pub use barrier::Trunks;
 use copying::{Offer, converse};
 use ringgate_gate::{Backend, BackendId, Front, Phase};
 use ringgate_link::announce::ANNOUNCE_SOCKET;
+use ringgate_os::hand::Hand;
 use ringgate_os::shared::Writing;
 use ringgate_process::handover::entrance::next_successor;
 use ringgate_process::handover::{
@@ -134,40 +135,26 @@ impl ControlLoop {
         asked: Asked,
     ) {
         let mut giving = Giving::new("gateway", channel, child);
-        let offer = match self.offer(fleet) {
-            Ok(offer) => offer,
+        let hand = || Hand::ready("ringgate-handover").map_err(|why| why.to_string());
+        let ready = self.offer(fleet).and_then(|offer| Ok((offer, giving.recall()?, hand()?)));
+        let (offer, recall, hand) = match ready {
+            Ok(ready) => ready,
+            // Who has come takes silence for a death.
             Err(why) => {
                 giving.explain(why);
                 return asked.fail(&giving.part());
             }
         };
-        let recall = match giving.recall() {
-            Ok(recall) => recall,
-            Err(why) => {
-                giving.explain(why);
-                return asked.fail(&giving.part());
-            }
-        };
-        let commands = self.commands.clone();
-        let converse = move |prepared| {
+        let (commands, prepared) = (self.commands.clone(), Prepared { giving, offer, asked });
+        let thread = hand.work(move || {
             let outcome = converse(prepared, &commands);
             // Where nobody takes commands any more, this process ends.
             if let Err(SendError(Command::HandOver(prepared))) = commands.blocking_send(outcome) {
                 prepared.part();
             }
-        };
-        let thread = Builder::new().name("ringgate-handover".to_owned());
-        match give_to(thread, Prepared { giving, offer, asked }, converse) {
-            Ok(thread) => {
-                self.busy = Busy::Preparing;
-                self.talk = Some(Talk { recall, thread });
-            }
-            // Who has come takes silence for a death.
-            Err((mut prepared, why)) => {
-                prepared.giving.explain(format!("cannot start a thread: {why}"));
-                prepared.part();
-            }
-        }
+        });
+        self.busy = Busy::Preparing;
+        self.talk = Some(Talk { recall, thread });
     }
 
     fn offer(&self, fleet: &Fleet) -> Result<Offer, String> {
@@ -390,27 +377,6 @@ impl ControlLoop {
     }
 }
 
-/// Has a thread do something with what it is given, or gives that back.
-pub(super) fn give_to<T: Send + 'static>(
-    thread: Builder,
-    it: T,
-    work: impl FnOnce(T) + Send + 'static,
-) -> Result<JoinHandle<()>, (T, std::io::Error)> {
-    let (give, given) = std::sync::mpsc::sync_channel(1);
-    let take = move || {
-        if let Ok(it) = given.recv() {
-            work(it);
-        }
-    };
-    match thread.spawn(take) {
-        Ok(thread) => {
-            drop(give.send(it));
-            Ok(thread)
-        }
-        Err(why) => Err((it, why)),
-    }
-}
-
 /// Takes successors that come by themselves.
 pub(super) async fn serve(listener: UnixListener, commands: mpsc::Sender<Command>) {
     loop {
@@ -418,21 +384,5 @@ pub(super) async fn serve(listener: UnixListener, commands: mpsc::Sender<Command
         if commands.send(Command::Successor(channel)).await.is_err() {
             return;
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_no_thread_takes_comes_back() {
-        let (tell, told) = std::sync::mpsc::channel();
-        let work = |tell: std::sync::mpsc::Sender<u32>| tell.send(7).expect("it is heard");
-        // No host has so much memory.
-        let too_large = Builder::new().stack_size(1 << 60);
-        let (tell, _) = give_to(too_large, tell, work).expect_err("it cannot be");
-        give_to(Builder::new(), tell, work).expect("it can").join().expect("it has worked");
-        assert_eq!(told.recv(), Ok(7));
     }
 }

@@ -232,6 +232,8 @@ impl Control {
             }
         });
         drop(runtime);
+        // A thread beside reads the file, or hands over: it is not cut short.
+        drop(shared.handing.lock());
         if shared.is_handed_over() {
             return Some(signals);
         }

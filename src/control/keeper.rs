@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use ringgate_os::hand::Hand;
 use ringgate_state::{Folder, Kept, text};
 
 /// The file in `state_dir`.
@@ -81,7 +82,7 @@ impl Keeper {
     async fn write(&self, kept: Arc<Kept>) -> io::Result<()> {
         let folder = Arc::clone(&self.folder);
         let write = move || folder.replace(DENIED_FILE, text::write(&kept).as_bytes());
-        tokio::task::spawn_blocking(write).await.map_err(io::Error::other)?
+        Hand::ready("ringgate-denied")?.ask(write).await
     }
 
     fn place(&self) -> String {

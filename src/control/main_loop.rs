@@ -7,7 +7,6 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread::Builder;
 use std::time::Duration;
 
 use tokio::signal::unix::SignalKind;
@@ -18,7 +17,7 @@ use super::cluster::Cluster;
 use super::denying::Denials;
 use super::draining::{self, Deadline, Deadlines};
 use super::events::Watcher;
-use super::handover::{Talk, give_to};
+use super::handover::Talk;
 use super::http::Command;
 use super::listeners::Listeners;
 use super::membership::{Known, Membership};
@@ -28,6 +27,7 @@ use super::view::{View, is_up};
 use super::{End, Inherited, health};
 use crate::config::Config;
 use ringgate_gate::{BackendId, IdVec, LinkKind, ListenerId, Mail, Setup};
+use ringgate_os::hand::Hand;
 use ringgate_os::stored::Store;
 use ringgate_os::{hold_point, wiping};
 use ringgate_process::handover::{Channel, Program};
@@ -316,13 +316,12 @@ impl ControlLoop {
             // Where nobody takes commands any more, this process ends.
             drop(commands.blocking_send(Command::HasRead { is_dry, read, reply }));
         };
-        let thread = Builder::new().name("ringgate-config".to_owned());
-        match give_to(thread, reply, read) {
-            Ok(_) => self.busy = Busy::Reading,
-            Err((reply, why)) => {
-                let why = vec![format!("cannot start a thread: {why}")];
-                self.end_reload(fleet, is_dry, Err(why), reply);
+        match Hand::ready("ringgate-config") {
+            Ok(hand) => {
+                drop(hand.work(move || read(reply)));
+                self.busy = Busy::Reading;
             }
+            Err(why) => self.end_reload(fleet, is_dry, Err(vec![why.to_string()]), reply),
         }
     }
 

@@ -11,6 +11,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
+use ringgate_os::hand::Hand;
 use ringgate_os::wiping;
 use ringgate_process::signals;
 
@@ -88,7 +89,7 @@ impl File {
             Self::Plain(file) => {
                 let file = Arc::clone(file);
                 let write = move || file.write_all_at(&bytes, offset);
-                tokio::task::spawn_blocking(write).await.map_err(io::Error::other)?
+                Hand::ready("ringgate-hlog")?.ask(write).await
             }
             Self::Uring(file, _) => file.write_all_at(bytes, offset).await.0,
         }

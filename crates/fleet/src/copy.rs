@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
+use ringgate_os::hand::Hand;
 use ringgate_os::plain;
 
 use crate::etcd::Error;
@@ -54,9 +55,8 @@ impl StateFile {
     ) -> io::Result<()> {
         match self {
             Self::Disk(path) => {
-                let write = move || replace(&path, &bytes()?);
-                let written = tokio::task::spawn_blocking(write).await;
-                written.unwrap_or_else(|why| Err(io::Error::other(why)))
+                let hand = Hand::ready("fleet-file")?;
+                hand.ask(move || replace(&path, &bytes()?)).await
             }
             Self::Memory(held) => {
                 *held.lock().unwrap_or_else(PoisonError::into_inner) = Some(bytes()?);

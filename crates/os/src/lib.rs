@@ -7,6 +7,7 @@ pub mod capabilities;
 pub mod clock;
 pub mod control;
 pub mod diag;
+pub mod hand;
 pub mod hold;
 pub mod host;
 pub mod landlock;

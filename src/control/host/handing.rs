@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ringgate_os::clock::Clock;
+use ringgate_os::hand::Hand;
 use ringgate_process::handover::entrance::next_successor;
 use ringgate_process::handover::{
     self, Before, Channel, Envelope, Extent, Gives, Giving, Message, Moment, Offers, Recall, Takes,
@@ -100,8 +101,10 @@ pub(super) async fn serve(listener: UnixListener, shared: Arc<Shared>) {
 /// goes on, and for how many microseconds nobody did.
 pub(super) async fn hand_over(shared: &Arc<Shared>, come: Option<Channel>) -> Upgraded {
     let of_thread = Arc::clone(shared);
-    let work = tokio::task::spawn_blocking(move || try_hand_over(&of_thread, come));
-    let handed = work.await.unwrap_or_else(|_| Err("a thread has panicked".to_owned()));
+    let handed = match Hand::ready("agent-handover") {
+        Ok(hand) => hand.ask(move || try_hand_over(&of_thread, come)).await,
+        Err(why) => refuse(come, why.to_string()),
+    };
     match &handed {
         Ok(HandedOver { pid, pause_us }) => {
             tracing::info!(
@@ -123,6 +126,14 @@ pub(super) async fn hand_over(shared: &Arc<Shared>, come: Option<Channel>) -> Up
     handed
 }
 
+/// Whoever has come takes silence for a death.
+fn refuse(come: Option<Channel>, why: String) -> Upgraded {
+    if let Some(channel) = come {
+        let _ = channel.say(&Message::refused(&why), &[]);
+    }
+    Err(why)
+}
+
 fn try_hand_over(shared: &Shared, come: Option<Channel>) -> Upgraded {
     // One at a time.
     let turn = shared.handing.try_lock();
@@ -136,12 +147,7 @@ fn try_hand_over(shared: &Shared, come: Option<Channel>) -> Upgraded {
             let (child, channel) = shared.program.start()?;
             (Some(child), channel)
         }
-        (Err(why), come) => {
-            if let Some(channel) = come {
-                let _ = channel.say(&Message::refused(&why), &[]);
-            }
-            return Err(why);
-        }
+        (Err(why), come) => return refuse(come, why),
     };
     let mut giving = Giving::new("agent", channel, child);
     let mut agent =

@@ -11,6 +11,7 @@ use super::Shared;
 use crate::config::{Accepted, Changes, Compared, Field, HostConfig, Link};
 use crate::hosting::{self, Update};
 use ringgate_os::clock;
+use ringgate_os::hand::Hand;
 use ringgate_os::hold_point;
 use ringgate_process::levels;
 use ringgate_process::reloads::{Outcome, Reloads, sentences};
@@ -33,8 +34,10 @@ impl Live {
 /// run. `None` where another process has the agent, and reads it.
 pub(super) async fn run(shared: Arc<Shared>, is_dry: bool) -> Option<Outcome> {
     // Files may lie on slow disks, and pages are served meanwhile.
-    let work = tokio::task::spawn_blocking(move || shared.reload(is_dry));
-    work.await.unwrap_or_else(|_| Some(Err(vec!["a thread has panicked".to_owned()])))
+    match Hand::ready("agent-config") {
+        Ok(hand) => hand.ask(move || shared.reload(is_dry)).await,
+        Err(why) => Some(Err(vec![why.to_string()])),
+    }
 }
 
 impl Shared {

@@ -3,6 +3,8 @@
 
 use std::convert::Infallible;
 use std::future::poll_fn;
+use std::io;
+use std::net::{IpAddr, ToSocketAddrs};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -14,6 +16,7 @@ use http_body::{Body, Frame};
 use hyper::body::Incoming;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use ringgate_os::hand::Hand;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
@@ -76,8 +79,7 @@ impl Channel {
         timeout: Duration,
     ) -> Result<Self, Error> {
         let connecting = async {
-            let address = (endpoint.host.as_str(), endpoint.port);
-            let socket = TcpStream::connect(address).await.map_err(|why| Error::broken(&why))?;
+            let socket = reach(endpoint).await.map_err(|why| Error::broken(&why))?;
             socket.set_nodelay(true).map_err(|why| Error::broken(&why))?;
             if endpoint.tls { encrypted(socket, endpoint, tls).await } else { spoken(socket).await }
         };
@@ -256,6 +258,16 @@ async fn encrypted(
         let _ = socket;
         match *tls {}
     }
+}
+
+/// Connects to where a member is, whose name is looked up anew each time.
+async fn reach(endpoint: &Endpoint) -> io::Result<TcpStream> {
+    let (host, port) = (endpoint.host.clone(), endpoint.port);
+    if let Ok(ip) = host.parse::<IpAddr>() {
+        return TcpStream::connect((ip, port)).await;
+    }
+    let find = move || (host, port).to_socket_addrs().map(Vec::from_iter);
+    TcpStream::connect(&*Hand::ready("fleet-names")?.ask(find).await?).await
 }
 
 /// Speaks HTTP/2 over a connection. The task that moves its bytes ends with it.
