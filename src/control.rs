@@ -76,6 +76,7 @@ pub use membership::Joining;
 use membership::{Membership, Order};
 use recorder::Recorder;
 use ringgate_gate::{IdVec, ListenerId, Setup};
+use ringgate_os::hand::Hand;
 use ringgate_os::overflows::Overflows;
 use ringgate_os::usage::Usage;
 use ringgate_process::handover::{Channel, Program};
@@ -141,7 +142,7 @@ pub struct Control {
     recorder: Recorder,
     keeper: Option<Keeper>,
     /// Where spent tokens are written, or why they cannot be.
-    spent: Result<SpentFiles, String>,
+    spent: Result<(SpentFiles, Hand), String>,
     commands: mpsc::Receiver<Command>,
     signals: Signals,
     /// Signals that wait until this process has the gateway.
@@ -181,13 +182,17 @@ impl Control {
             .map_err(|why| format!("cannot catch signals: {why}"))?;
         view.live().admin = config.admin.clone().map(Arc::new);
         let has_folder = state.folder.is_ok();
-        let spent = state.spent_files();
+        // What works later is made now: players may be here by then whom nobody else has.
+        let sentence = |why: io::Error| why.to_string();
+        let hand = Hand::ready("ringgate-spent").map_err(sentence)?;
+        let spent = state.spent_files().map(|files| (files, hand));
         let (mut denials, keeper) = Denials::start(state, view.now_ns());
         let config = Arc::new(config);
         let membership = joining.map(|joining| {
             denials.set_fleet(joining.bans(), view.now_ns());
-            Membership::new(joining, has_folder)
+            Membership::new(joining, has_folder).map_err(sentence)
         });
+        let membership = membership.transpose()?;
         view.live().denied = denials.shown();
         let before = inherited.as_ref().and_then(Inherited::admin);
         let bind = |admin: &Admin| {
@@ -379,11 +384,11 @@ impl Control {
             mut signals,
             unheard: _,
         } = self;
-        main_loop.join(&fleet)?;
+        main_loop.join(&fleet);
         let notifier = Arc::clone(&main_loop.notifier);
         notifier.serves(main_loop.view.facts().generation > 1);
         main_loop.keep_sockets(&fleet);
-        let (spent, why_not) = SpentKeeper::start(spent, fleet.claims(), fleet.clock())?;
+        let (spent, why_not) = SpentKeeper::start(spent, fleet.claims(), fleet.clock());
         main_loop.view.live().why_not_spent = why_not;
         let paths = [socket.as_ref().map(|(_, it)| it), next.as_ref().map(|(_, it)| it)];
         let announce = main_loop.announcements.as_ref().map(|_| main_loop.announce_path());

@@ -58,7 +58,7 @@ pub(crate) use merge::{CLASH, keep_connected, merged_beside, serve_also};
 pub use merge::{Merged, Refused, merged};
 pub use own::Facts;
 pub use players::PlayerCounts;
-pub use thread::{Member, Order, Shelf, Status};
+pub use thread::{Ground, Member, Order, Shelf, Status};
 
 /// What is known of a fleet before its thread starts. To be made before files are given up.
 pub struct Prepared {

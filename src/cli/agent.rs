@@ -150,7 +150,10 @@ impl Starting {
         let Taken { heir, control, admin, next, fleet, manager } = taken;
         let gateways =
             fleet.as_ref().and_then(Prepared::gateways).unwrap_or(&config.agent.gateways);
-        let agent = heir.set_off(gateways).map_err(Failure::failed)?;
+        let (agent, connects) = heir.set_off(gateways);
+        if let Err(why) = connects {
+            tracing::error!("cannot connect to other gateways than before: {why}; reload the file");
+        }
         let next = match next {
             Some(socket) => Some((socket, run_dir.join(handover::SOCKET))),
             None => open_next(&run_dir),
@@ -196,7 +199,7 @@ impl Starting {
         let is_heir = settings.is_heir;
         let control = control::start(agent, settings).map_err(Failure::failed)?;
         self.privileges.give_up_system_calls()?;
-        logging::announce(&control.announcement())?;
+        logging::announce(&control.announcement(), is_heir)?;
         let (event, what) = if is_heir { ("taken_over", "goes on") } else { ("start", "ready") };
         tracing::info!(event, version = env!("CARGO_PKG_VERSION"), "{what}");
         match control.serve() {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use super::admin::RUN_DIR_DEFAULT;
 use super::config_file::GATEWAY;
 use super::logging;
-use super::{Failure, exit, first};
+use super::{Failure, first};
 use crate::config::Config;
 use crate::control::{Control, Joining, Settings, plan};
 pub(super) use ringgate_commands::run_args::Args;
@@ -66,7 +66,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         if let Some(control) = successor.take_over(&channel)? {
             drop(stored);
             control.hear_recorded(channel);
-            return serve(control, privileges, plan);
+            return serve(control, privileges, plan, true);
         }
         tracing::warn!("the gateway to take over from has ended: starting without its players");
         // What was read may have gone into a control plane that is no more.
@@ -119,7 +119,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     privileges::become_user(&privileges, &run_dir, plan.run_dir.is_some())?;
     open_socket(&mut control, &run_dir)?;
     open_announce_socket(&mut control, &run_dir);
-    serve(control, &privileges, plan)
+    serve(control, &privileges, plan, false)
 }
 
 /// What the workers have to do without.
@@ -164,10 +164,15 @@ fn join(file: Config) -> Result<(Config, Option<Joining>), Failure> {
 /// closed before its other sockets are.
 pub(super) const DEATH_WITHIN: Duration = Duration::from_secs(5);
 
-fn serve(control: Control, privileges: &Privileges, plan: Plan) -> Result<(), Failure> {
+fn serve(
+    control: Control,
+    privileges: &Privileges,
+    plan: Plan,
+    is_heir: bool,
+) -> Result<(), Failure> {
     privileges.give_up_system_calls()?;
     if !logging::is_json() {
-        exit::print(&announcement(&plan.setup, &control))?;
+        logging::announce(&announcement(&plan.setup, &control), is_heir)?;
     }
     tell_start(&plan.setup, &control);
     // Keys are in it that a reload may take away.

@@ -69,7 +69,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     for address in running.addresses() {
         writeln!(text, "tokens on {address}");
     }
-    logging::announce(&text)?;
+    logging::announce(&text, false)?;
     tracing::info!(event = "start", version = env!("CARGO_PKG_VERSION"), "ready");
     notifier.serves(false);
     let mut role = Serving { running, notifier: &notifier, drain, file };

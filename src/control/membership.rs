@@ -19,8 +19,8 @@ use super::view::{Snapshot, View, is_closed, is_up};
 use super::{Busy, ControlLoop, NS_PER_MS};
 use crate::config::{Config, WhenAway};
 use crate::membership::{
-    AnswerBody, Answerer, Answering, COPY_FILE, Door, Facts, Inherited, KEYS_FILE, LEASES_FILE,
-    Member, Prepared, Refused, Rules, Shelf, Status, keep_connected, merged,
+    AnswerBody, Answerer, Answering, COPY_FILE, Door, Facts, Ground, Inherited, KEYS_FILE,
+    LEASES_FILE, Member, Prepared, Refused, Rules, Shelf, Status, keep_connected, merged,
 };
 pub(super) use crate::membership::{Known, Order};
 use ringgate_fleet::values::Question;
@@ -65,8 +65,8 @@ impl Joining {
 /// What the control thread knows of its fleet.
 pub(super) struct Membership {
     following: Following,
-    /// What the member is to start from.
-    prepared: Option<Prepared>,
+    /// What the member is to start from, and what it runs on.
+    prepared: Option<(Prepared, Ground)>,
     /// None before the first player is served.
     member: Option<Member>,
     receiver: Option<watch::Receiver<Arc<Known>>>,
@@ -98,20 +98,20 @@ pub(super) struct FleetShown {
 
 impl Membership {
     /// A gateway whose workers were made with what was known. Without a folder nothing is kept.
-    pub(super) fn new(joining: Joining, has_folder: bool) -> Self {
+    pub(super) fn new(joining: Joining, has_folder: bool) -> io::Result<Self> {
         let Joining { mut prepared, file, known } = joining;
         if !has_folder {
             prepared.forget_copy();
         }
-        Self {
+        Ok(Self {
             following: Following::new(file, known),
-            prepared: Some(prepared),
+            prepared: Some((prepared, Ground::ready()?)),
             member: None,
             receiver: None,
             pending: None,
             told: None,
             show_due_ns: 0,
-        }
+        })
     }
 
     /// The config as the file has it.
@@ -156,25 +156,24 @@ fn backend_names(file: &Config) -> Vec<String> {
 
 impl ControlLoop {
     /// Starts to speak with etcd.
-    pub(super) fn join(&mut self, fleet: &Fleet) -> io::Result<()> {
+    pub(super) fn join(&mut self, fleet: &Fleet) {
         let facts = self.fleet_facts();
         let used = self.as_running(|running| following::players_of_backends(&running));
         let door = self.announce_door();
-        let Some(membership) = &mut self.membership else { return Ok(()) };
-        let Some(prepared) = membership.prepared.take() else { return Ok(()) };
+        let Some(membership) = &mut self.membership else { return };
+        let Some((prepared, ground)) = membership.prepared.take() else { return };
         let Setup { fleet_tokens, fleet_players, .. } = &*self.setup;
         let (tokens, players) = (fleet_tokens.clone(), fleet_players.clone());
         let file = backend_names(membership.file());
         let answerer = Some(answerer(Arc::clone(&self.view), self.commands.clone()));
         let standbys = fleet.claims().standbys().cloned();
         let shelf = Shelf { answerer, tokens, players, standbys, door, file, used };
-        let member = Member::start(prepared, facts, shelf)?;
+        let member = Member::start(ground, prepared, facts, shelf);
         let known = member.known();
         // What a copy has told is no news: etcd may know the same.
         self.cluster.follow(&known.borrow());
         membership.receiver = Some(known);
         membership.member = Some(member);
-        Ok(())
     }
 
     /// Where game processes register themselves: the socket's second descriptor goes to the next
@@ -217,7 +216,7 @@ impl ControlLoop {
 
     /// Goes on with the registration of the process before this one.
     pub(super) fn inherit_fleet(&mut self, row: &Value) -> Result<(), String> {
-        if let Some(prepared) = self.membership.as_mut().and_then(|it| it.prepared.as_mut()) {
+        if let Some((prepared, _)) = self.membership.as_mut().and_then(|it| it.prepared.as_mut()) {
             prepared.inherit(Inherited::deserialize(row).map_err(|why| why.to_string())?);
         }
         Ok(())

@@ -1,14 +1,15 @@
 //! Writes down which tokens are spent. Workers note it where all of them look and never wait; a
 //! thread looks there fifty times a second, and writes what is new.
 
+use std::io;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use std::{io, thread};
 
 use ringgate_gate::{Claims, Now};
 use ringgate_os::clock::{self, Clock};
+use ringgate_os::hand::Hand;
 use ringgate_state::SpentFiles;
 
 /// Why a restart would make tokens good again, if it would.
@@ -32,18 +33,18 @@ pub(super) struct SpentKeeper {
 }
 
 impl SpentKeeper {
-    /// Starts it, where there are files to write to.
+    /// Has it begin, where there are files to write to.
     pub(super) fn start(
-        files: Result<SpentFiles, String>,
+        files: Result<(SpentFiles, Hand), String>,
         claims: &Arc<Claims>,
         clock: Clock,
-    ) -> io::Result<(Option<Self>, WhyNotKept)> {
+    ) -> (Option<Self>, WhyNotKept) {
         let why_not = WhyNotKept::default();
-        let files = match files {
+        let (files, hand) = match files {
             Ok(files) => files,
             Err(why) => {
                 why_not.set(Some(why.into()));
-                return Ok((None, why_not));
+                return (None, why_not);
             }
         };
         let (stop, stopped) = mpsc::channel::<()>();
@@ -59,8 +60,7 @@ impl SpentKeeper {
                 }
             }
         };
-        let thread = thread::Builder::new().name("ringgate-spent".to_owned()).spawn(run)?;
-        Ok((Some(Self { stop, thread }), why_not))
+        (Some(Self { stop, thread: hand.work(run) }), why_not)
     }
 
     /// Writes what is left, and ends. No worker spends a token any more.

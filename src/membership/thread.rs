@@ -24,6 +24,7 @@ use ringgate_fleet::values;
 use ringgate_fleet::values::Stored;
 use ringgate_gate::{Credentials, FleetPlayer, FleetPlayers, FleetTokens, Standbys, TokenQuestion};
 use ringgate_link::announce::Announced;
+use ringgate_os::hand::Hand;
 use ringgate_os::publishing::Request;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle as Task;
@@ -98,6 +99,20 @@ pub struct Status {
     pub announcements_refused: Vec<(&'static str, u64)>,
 }
 
+/// What a member runs on.
+pub struct Ground {
+    runtime: tokio::runtime::Runtime,
+    hand: Hand,
+}
+
+impl Ground {
+    /// Made before there is anything to do on it.
+    pub fn ready() -> std::io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        Ok(Self { runtime, hand: Hand::ready("ringgate-fleet")? })
+    }
+}
+
 /// What workers want the fleet to be told and asked, and the game processes that come by
 /// themselves.
 #[derive(Default)]
@@ -134,13 +149,11 @@ struct Gateway {
 type Orders = mpsc::UnboundedReceiver<Order>;
 
 impl Member {
-    /// Starts the thread. `facts` is how the gateway is now.
-    pub fn start(prepared: Prepared, facts: Facts, shelf: Shelf) -> std::io::Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    /// Begins on its thread. `facts` is how the gateway is now.
+    pub fn start(ground: Ground, prepared: Prepared, facts: Facts, shelf: Shelf) -> Self {
+        let Ground { runtime, hand } = ground;
         let (member, work) = Self::open(prepared, facts, shelf);
-        let run = move || runtime.block_on(work);
-        let thread = std::thread::Builder::new().name("ringgate-fleet".to_owned()).spawn(run)?;
-        Ok(Self { thread: Some(thread), ..member })
+        Self { thread: Some(hand.work(move || runtime.block_on(work))), ..member }
     }
 
     /// A member, and what it does: that goes on until it is told to end.

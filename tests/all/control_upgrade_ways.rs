@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::cli_doctor::without_io_uring;
-use crate::control_rig::{Daemon, Game, KEY_HEX, PATIENCE, Player};
+use crate::control_rig::{Daemon, Game, KEY_HEX, PATIENCE, Player, wait_for};
 use crate::io_rig::Rig;
 use crate::upgrade_rig::{Line, is_root, text};
 
@@ -72,6 +72,24 @@ fn a_confined_daemon_says_that_it_cannot_start_programs_and_root_takes_it_over()
         assert_eq!(line.generation(), generation);
         player.echo(b"and goes on");
     }
+}
+
+#[test]
+fn a_successor_whose_stdout_takes_nothing_serves() {
+    if !is_root() {
+        return;
+    }
+    let mut line = Line::start(&text("mmsg"));
+    let _game = Game::start(&line.daemon, "arena");
+    line.daemon.ready();
+    let mut player = Player::connected(line.daemon.listener, 1, KEY_HEX);
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
+    line.come(|command| {
+        command.stdout(full);
+    });
+    wait_for("the warning", || line.log("successor.log").contains("write to stdout").then_some(()));
+    player.echo(b"goes on");
+    assert_eq!(line.generation(), 2);
 }
 
 /// What stands in for systemd: hears what it is told, in order.

@@ -63,12 +63,17 @@ pub fn is_json() -> bool {
 
 static IS_JSON: AtomicBool = AtomicBool::new(false);
 
-/// Says at its start where a process is: as lines for people, or in the log.
-pub fn announce(text: &str) -> Result<(), Failure> {
-    if !is_json() {
-        return exit::print(text);
+/// Says at its start where a process is: as lines for people, or in the log. One that has taken
+/// over serves whoever reads.
+pub fn announce(text: &str, is_heir: bool) -> Result<(), Failure> {
+    if is_json() {
+        text.lines().for_each(|line| tracing::info!(event = "announced", "{line}"));
+        return Ok(());
     }
-    text.lines().for_each(|line| tracing::info!(event = "announced", "{line}"));
+    match exit::print(text) {
+        Err(why) if is_heir => tracing::warn!("{why}"),
+        said => return said,
+    }
     Ok(())
 }
 

@@ -15,7 +15,7 @@ use std::ptr::null_mut;
 use ringgate_os::process;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
-    SeccompRule, TargetArch, apply_filter_all_threads,
+    SeccompRule, TargetArch, apply_filter, apply_filter_all_threads,
 };
 
 /// A user of this system, with its main group.
@@ -102,6 +102,14 @@ pub enum Calls {
 /// sessions.
 pub fn system_calls(whose: Calls) -> io::Result<()> {
     apply_filter_all_threads(&filter(whose)?).map_err(io::Error::other)
+}
+
+/// Whether this can be done here. A thread does it, and ends with that: when the process does,
+/// nobody else may have its players any more.
+pub fn check_system_calls(whose: Calls) -> io::Result<()> {
+    let filter = filter(whose)?;
+    let tried = std::thread::Builder::new().spawn(move || apply_filter(&filter))?.join();
+    tried.map_err(|_| io::Error::other("a thread has panicked"))?.map_err(io::Error::other)
 }
 
 fn filter(whose: Calls) -> io::Result<BpfProgram> {
@@ -271,6 +279,14 @@ mod tests {
     }
 
     #[test]
+    fn what_can_be_given_up_is_found_out_without_doing_it() {
+        for whose in [Calls::Gateway, Calls::Agent, Calls::Tokens] {
+            check_system_calls(whose).expect("this kernel filters calls");
+        }
+        process::signal(std::process::id(), 0).expect("this thread may still do that");
+    }
+
+    #[test]
     fn the_filter_fits_and_lets_no_program_be_started() {
         for whose in [Calls::Gateway, Calls::Agent, Calls::Tokens] {
             assert!(filter(whose).expect("it compiles").len() < 4096, "the kernel's limit");
@@ -296,7 +312,7 @@ mod tests {
         let path = folder.join("worker-0.sock");
         let filtered = std::thread::spawn(move || {
             let filter = filter(Calls::Agent).expect("it compiles");
-            seccompiler::apply_filter(&filter).expect("this kernel filters calls");
+            apply_filter(&filter).expect("this kernel filters calls");
             let is_refused = |result: io::Result<()>| {
                 result.is_err_and(|why| why.kind() == io::ErrorKind::PermissionDenied)
             };

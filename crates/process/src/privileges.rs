@@ -25,6 +25,9 @@ impl Privileges {
     /// Checks that it can be done, before anything is.
     pub fn of(user: Option<&str>, confine: bool, calls: Calls) -> Result<Self, String> {
         let user = confine::becomes(user)?;
+        if confine {
+            confine::check_system_calls(calls).map_err(|why| cannot_give_up_calls(&why))?;
+        }
         Ok(Self { user, confine, calls })
     }
 
@@ -80,9 +83,12 @@ impl Privileges {
         if !self.confine {
             return Ok(());
         }
-        confine::system_calls(self.calls)
-            .map_err(|why| format!("cannot give up system calls (`confine`): {why}"))
+        confine::system_calls(self.calls).map_err(|why| cannot_give_up_calls(&why))
     }
+}
+
+fn cannot_give_up_calls(why: &io::Error) -> String {
+    format!("cannot give up system calls (`confine`): {why}")
 }
 
 /// The folders of a config file and of the service's credentials: what the file names is read there

@@ -2,6 +2,7 @@
 //! process makes of that.
 
 use std::fmt;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,11 +15,12 @@ use ringgate_core::carry::{Broken, Carry, Maps, Reader};
 use ringgate_io::Bell;
 use ringgate_link::bundle::WORKERS_MAX;
 use ringgate_os::clock::Clock;
+use ringgate_os::hand::Hand;
 
 use crate::agent::book::Book;
 use crate::agent::desk::{Command, Desk, Shared};
 use crate::agent::options::{Backend, Gateway, Options};
-use crate::agent::service::{Agent, Line, OF_LOCAL_LINKS, Served, StartError, Thread, of_gateway};
+use crate::agent::service::{Agent, Line, OF_LOCAL_LINKS, Served, Thread, of_gateway};
 use crate::agent::view::DeskView;
 
 /// An agent that has all of another's, and does not move yet.
@@ -35,8 +37,9 @@ impl fmt::Debug for Heir {
     }
 }
 
-/// A thread that is not started.
+/// A thread that has nothing to do yet.
 struct Waiting {
+    hand: Hand,
     desk: Desk,
     bell: Bell,
     commands: mpsc::Sender<Command>,
@@ -157,19 +160,18 @@ impl Heir {
     }
 
     /// Has it move: the other process does not any more. It stays connected to these gateways;
-    /// others end as [`Agent::set_gateways`] says.
-    pub fn set_off(self, gateways: &[Gateway]) -> Result<Agent, StartError> {
-        let fail = |why: std::io::Error| StartError::from(why);
+    /// others end as [`Agent::set_gateways`] says, whose outcome is told.
+    pub fn set_off(self, gateways: &[Gateway]) -> (Agent, io::Result<()>) {
         let Self { shared, served, own, gateways: waiting } = self;
-        let agent = Agent::of(shared, own.start().map_err(fail)?, served);
+        let agent = Agent::of(shared, own.start(), served);
         for waiting in waiting {
             let Some(gateway) = waiting.desk.gateway().cloned() else { continue };
-            let thread = waiting.start().map_err(fail)?;
+            let thread = waiting.start();
             let mut lines = agent.gateways.lock().unwrap_or_else(PoisonError::into_inner);
             lines.push(Line { gateway, thread, is_leaving: false });
         }
-        agent.set_gateways(gateways).map_err(fail)?;
-        Ok(agent)
+        let connects = agent.set_gateways(gateways);
+        (agent, connects)
     }
 }
 
@@ -183,13 +185,14 @@ impl Waiting {
         let (commands, told) = mpsc::channel();
         let shown = Arc::new(Mutex::new(DeskView::default()));
         let desk = Desk::read(with, from, fds, (bell.clone(), told), Arc::clone(&shown))?;
-        Ok(Self { desk, bell, commands, shown })
+        let hand = Thread::hand(&desk).map_err(|_| Broken::Invalid("thread"))?;
+        Ok(Self { hand, desk, bell, commands, shown })
     }
 
-    fn start(self) -> std::io::Result<Thread> {
-        let Self { mut desk, bell, commands, shown } = self;
+    fn start(self) -> Thread {
+        let Self { hand, mut desk, bell, commands, shown } = self;
         desk.set_off();
-        Thread::of(desk, bell, commands, shown)
+        Thread::of(hand, desk, bell, commands, shown)
     }
 }
 

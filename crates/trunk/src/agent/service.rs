@@ -6,13 +6,14 @@ use std::io;
 use std::ops;
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::protocol::arbitration::Arbitration;
 use crate::protocol::rolls::Rolls;
 use ringgate_io::Bell;
 use ringgate_os::clock::Clock;
+use ringgate_os::hand::Hand;
 use ringgate_os::publishing::Roll;
 
 use crate::agent::book::Book;
@@ -87,12 +88,6 @@ impl fmt::Display for StartError {
 }
 
 impl std::error::Error for StartError {}
-
-impl From<io::Error> for StartError {
-    fn from(why: io::Error) -> Self {
-        Self(why.to_string())
-    }
-}
 
 /// Starts an agent.
 pub fn start(options: Options) -> Result<Agent, StartError> {
@@ -346,19 +341,24 @@ impl Thread {
         let (commands, told) = mpsc::channel();
         let shown = Arc::new(Mutex::new(DeskView::default()));
         let desk = Desk::open(with, gateway, (bell.clone(), told), Arc::clone(&shown))?;
-        Self::of(desk, bell, commands, shown)
+        Ok(Self::of(Self::hand(&desk)?, desk, bell, commands, shown))
+    }
+
+    /// What runs it, once it has it.
+    pub(crate) fn hand(desk: &Desk) -> io::Result<Hand> {
+        Hand::ready(if desk.gateway().is_some() { "agent-trunk" } else { "agent-local" })
     }
 
     /// Has it run what is there.
     pub(crate) fn of(
+        hand: Hand,
         desk: Desk,
         bell: Bell,
         commands: Sender<Command>,
         shown: Arc<Mutex<DeskView>>,
-    ) -> io::Result<Self> {
-        let name = if desk.gateway().is_some() { "agent-trunk" } else { "agent-local" };
-        let handle = thread::Builder::new().name(name.to_owned()).spawn(move || desk.run())?;
-        Ok(Self { bell, commands: Some(commands), shown, handle: Some(handle) })
+    ) -> Self {
+        let handle = Some(hand.work(move || desk.run()));
+        Self { bell, commands: Some(commands), shown, handle }
     }
 
     pub(crate) fn tell(&self, command: Command) {
