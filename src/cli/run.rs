@@ -86,12 +86,12 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         ports = claim().map_err(Failure::failed)?;
     }
     // First: it makes its folder closed, and the histograms' may be one in it.
-    let state = state::open(&config.gateway)?;
+    let mut state = state::open(&config.gateway)?;
     make_folders(&config, plan.run_dir.is_some())?;
     let run_dir = config.gateway.run_dir.clone();
     // Before the first worker serves the first player.
     plan.deny(state.denied(fleet.as_ref()));
-    plan.spent = state::spent_tokens(&state);
+    plan.spent = state::spent_tokens(&mut state, &config.gateway);
     // They cannot be opened behind the next line.
     let kernel = (Overflows::open(), Usage::open());
     let (read, write) = privileges::folders(&config, &file);

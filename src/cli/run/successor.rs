@@ -25,7 +25,7 @@ use ringgate_process::handover::{
     self, Before, Channel, Envelope, Extent, Moment, Program, Taken, Takes, memory,
 };
 use ringgate_process::privileges::Privileges;
-use ringgate_state::{Folder, SpentFiles, text};
+use ringgate_state::{DenyList, Folder, SpentFiles, text};
 use ringgate_worker::handover::{Early, Facts, Given, Layout, SocketRow};
 use ringgate_worker::{Arriving, Heir, Inheritance, Plan, Ready, Sockets};
 
@@ -88,6 +88,8 @@ struct Made<'a> {
     announce: Option<OwnedFd>,
     /// The folder of who is denied, or why there is none.
     folder: Result<Folder, String>,
+    /// What is in one that the predecessor had not.
+    found: DenyList,
     spent: Option<SpentFiles>,
     kernel: (Overflows, Usage),
 }
@@ -148,7 +150,7 @@ impl<'a> Successor<'a> {
         let state = facts.state_dir.as_ref().map(|_| next()).transpose()?;
         let announce = facts.announce.as_ref().map(|_| next()).transpose()?;
         let heir = Heir::prepare(self.plan, &facts, &layout, fds.collect())?;
-        let folder = self.folder(facts.state_dir.as_deref().zip(state))?;
+        let (folder, found) = self.folder(facts.state_dir.as_deref().zip(state))?;
         let spent = folder.as_ref().ok().and_then(state::spent_files);
         let sentence = |why: Failure| why.to_string();
         make_folders(self.config(), self.plan.run_dir.is_some()).map_err(sentence)?;
@@ -164,16 +166,27 @@ impl<'a> Successor<'a> {
             facts.pid,
             facts.release
         );
-        Ok(Made { facts, heir, streams, doors, announce, folder, spent, kernel })
+        Ok(Made { facts, heir, streams, doors, announce, folder, found, spent, kernel })
     }
 
-    /// The predecessor's folder and its lock, or another one where the config names another.
-    fn folder(&self, given: Option<(&Path, OwnedFd)>) -> Result<Result<Folder, String>, String> {
+    /// The predecessor's folder and its lock, or another one where the config names another. Where
+    /// it had none, who is denied there was not known to it.
+    fn folder(
+        &self,
+        given: Option<(&Path, OwnedFd)>,
+    ) -> Result<(Result<Folder, String>, DenyList), String> {
         let gateway = &self.config().gateway;
-        match given {
-            Some((path, fd)) if path == gateway.state_dir => Ok(Ok(Folder::adopt(path, fd))),
-            _ => state::open(gateway).map(|state| state.folder).map_err(|why| why.to_string()),
+        let has_other = match given {
+            Some((path, fd)) if path == gateway.state_dir => {
+                return Ok((Ok(Folder::adopt(path, fd)), DenyList::default()));
+            }
+            given => given.is_some(),
+        };
+        let State { folder, mut kept, .. } = state::open(gateway).map_err(|why| why.to_string())?;
+        if folder.is_err() || has_other {
+            kept.list = DenyList::default();
         }
+        Ok((folder, kept.list))
     }
 
     /// Takes in the first part of what the workers know, and makes the control plane.
@@ -183,11 +196,12 @@ impl<'a> Successor<'a> {
         ahead: &Extent,
         made: Made<'a>,
     ) -> Result<Begun<'a>, String> {
-        let Made { facts, heir, streams, doors, announce, folder, spent, kernel } = made;
+        let Made { facts, heir, streams, doors, announce, folder, found, spent, kernel } = made;
         let (Early { sockets, drains, drained, denied, is_unwritten }, fds) = lent.take()?;
         let sockets = with_rows(sockets, fds)?;
-        let kept = text::read(denied.as_bytes())
+        let mut kept = text::read(denied.as_bytes())
             .map_err(|why| format!("cannot read who is denied: {why}"))?;
+        kept.list = kept.list.with(&found);
         let is_elsewhere = facts.state_dir.as_ref() != Some(&self.config().gateway.state_dir);
         let state = State { folder, kept, is_unwritten: is_unwritten || is_elsewhere, spent };
         // It is root's or its own already, so the predecessor can write there all the same.
