@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener as StdUnixListener;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use hyper::StatusCode;
@@ -129,8 +129,9 @@ struct Shared {
     is_confined: bool,
     /// Of what pages are made of.
     rounds: Rounds,
-    /// Of whoever hands it over.
+    /// Of whoever reads the file, or hands the agent over.
     handing: Mutex<()>,
+    hands_over: AtomicBool,
     /// A signal has asked for a reload that this process has not begun.
     is_told_to_reload: AtomicBool,
     /// The process that goes on; 0 while this one does. It is known before what waits for the
@@ -184,6 +185,7 @@ pub fn start(agent: Agent, settings: Settings) -> io::Result<Control> {
         is_confined,
         rounds: Rounds::default(),
         handing: Mutex::new(()),
+        hands_over: AtomicBool::new(false),
         is_told_to_reload: AtomicBool::new(false),
         handed_to: AtomicU32::new(0),
         doors,
@@ -426,7 +428,7 @@ impl Shared {
 
     /// Whether it is not known yet who goes on.
     fn is_being_handed_over(&self) -> bool {
-        matches!(self.handing.try_lock(), Err(TryLockError::WouldBlock))
+        self.hands_over.load(Ordering::Acquire)
     }
 
     /// Has the process that goes on hear signals that have come too late for this one. One that

@@ -2,6 +2,7 @@
 //! way from a process to the one that takes its place.
 #![allow(unsafe_code, reason = "a memfd and its mapping have no wrapper elsewhere")]
 
+use std::ffi::CStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -23,19 +24,26 @@ pub struct Writing {
 // SAFETY: the mapping belongs to this value alone, and to no thread.
 unsafe impl Send for Writing {}
 
-impl Writing {
-    /// So many bytes of zeros. Pages that are not touched cost nothing.
-    pub fn new(bytes: usize) -> io::Result<Self> {
-        let bytes = bytes.max(1);
-        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+/// A file in memory that can be sealed and is never run: some systems make no other.
+pub fn memory_file(name: &CStr) -> io::Result<File> {
+    let make = |kind| {
         // SAFETY: the name is a C string.
-        let raw = unsafe { libc::memfd_create(c"ringgate".as_ptr(), flags) };
+        let raw = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | kind) };
         if raw < 0 {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: the kernel has just made this descriptor for us.
-        let fd = unsafe { OwnedFd::from_raw_fd(raw) };
-        let file = File::from(fd);
+        Ok(File::from(unsafe { OwnedFd::from_raw_fd(raw) }))
+    };
+    // Linux before 6.3 knows nothing of what is run.
+    make(libc::MFD_NOEXEC_SEAL).or_else(|_| make(libc::MFD_ALLOW_SEALING))
+}
+
+impl Writing {
+    /// So many bytes of zeros. Pages that are not touched cost nothing.
+    pub fn new(bytes: usize) -> io::Result<Self> {
+        let bytes = bytes.max(1);
+        let file = memory_file(c"ringgate")?;
         file.set_len(bytes as u64)?;
         let fd = OwnedFd::from(file);
         let access = libc::PROT_READ | libc::PROT_WRITE;

@@ -4,11 +4,13 @@
 //! Without that variable nobody listens, and nothing is sent. A message that cannot be delivered is
 //! not worth an error: the service manager acts on what it does not hear.
 
+use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
 use ringgate_os::clock;
+use ringgate_os::patience::patiently;
 use serde::{Deserialize, Serialize};
 
 /// Where messages go.
@@ -66,18 +68,18 @@ impl Notifier {
 
     /// The daemon serves, or serves again after a reload.
     pub fn ready(&self) {
-        self.send("READY=1\nSTATUS=serving");
+        self.insist("READY=1\nSTATUS=serving");
     }
 
     /// Another process is the daemon from now on.
     pub fn handed_over(&self, pid: u32) {
-        self.send(&format!("MAINPID={pid}"));
+        self.insist(&format!("MAINPID={pid}"));
     }
 
     /// This process is.
     fn taken_over(&self) {
         let pid = std::process::id();
-        self.send(&format!("MAINPID={pid}\nREADY=1\nSTATUS=serving\nWATCHDOG=1"));
+        self.insist(&format!("MAINPID={pid}\nREADY=1\nSTATUS=serving\nWATCHDOG=1"));
     }
 
     /// The config is being read again; [`ready`](Self::ready) follows.
@@ -107,9 +109,18 @@ impl Notifier {
     }
 
     fn send(&self, message: &str) {
-        if let Some((socket, address)) = &self.socket {
-            let _ = socket.send_to_addr(message.as_bytes(), address);
-        }
+        let _ = self.try_send(message);
+    }
+
+    /// Says what ends a process where it is not heard: a manager may be late for a moment.
+    fn insist(&self, message: &str) {
+        let is_full = |why: &io::Error| why.kind() == io::ErrorKind::WouldBlock;
+        let _ = patiently(HEARD_WITHIN, is_full, || self.try_send(message));
+    }
+
+    fn try_send(&self, message: &str) -> io::Result<()> {
+        let Some((socket, address)) = &self.socket else { return Ok(()) };
+        socket.send_to_addr(message.as_bytes(), address).map(drop)
     }
 }
 
@@ -142,6 +153,9 @@ fn interval(watchdog_us: &str) -> Option<Duration> {
     let us: u64 = watchdog_us.parse().ok()?;
     (us > 1).then(|| Duration::from_micros(us / 2))
 }
+
+/// Nobody is held up for longer by a manager that does not read.
+const HEARD_WITHIN: Duration = Duration::from_millis(500);
 
 /// Goodbyes and the last histograms take a moment after the drain.
 const STOP_MARGIN: Duration = Duration::from_secs(5);

@@ -4,10 +4,11 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 use ringgate_batch::Arena;
 use ringgate_os::mapping::Mapping;
+use ringgate_os::shared::memory_file;
 
 /// Memory of another process from an offset on, behind so many bytes of our own, as one arena. Both
 /// are multiples of a page.
@@ -28,13 +29,7 @@ pub fn adopted(fd: &OwnedFd, offset: u64, bytes: usize, head: usize) -> io::Resu
 
 /// So many bytes of zeros as an arena, and their descriptor. Pages are there before this returns.
 pub fn shared(bytes: usize) -> io::Result<(Arena, OwnedFd)> {
-    // SAFETY: the name is a C string.
-    let raw = unsafe { libc::memfd_create(c"ringgate-frames".as_ptr(), libc::MFD_CLOEXEC) };
-    if raw < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel has just made this descriptor for us.
-    let file = File::from(unsafe { OwnedFd::from_raw_fd(raw) });
+    let file = memory_file(c"ringgate-frames")?;
     file.set_len(bytes as u64)?;
     let fd = OwnedFd::from(file);
     let mapping = Mapping::new(fd.as_fd(), 0, bytes)?;

@@ -192,8 +192,7 @@ impl<T: Entry> Reader<T> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
-    use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+    use std::os::fd::{AsFd, OwnedFd};
 
     use super::*;
 
@@ -201,10 +200,7 @@ mod tests {
 
     /// Memory that can be mapped twice, once for each side.
     fn memory() -> OwnedFd {
-        // SAFETY: the name is a C string.
-        let raw = unsafe { libc::memfd_create(c"ring".as_ptr(), libc::MFD_CLOEXEC) };
-        // SAFETY: the kernel has just made this descriptor for us.
-        let file = File::from(unsafe { OwnedFd::from_raw_fd(raw) });
+        let file = ringgate_os::shared::memory_file(c"ring").expect("memory");
         file.set_len(4096).expect("memory");
         file.into()
     }

@@ -136,11 +136,19 @@ fn refuse(come: Option<Channel>, why: String) -> Upgraded {
 
 fn try_hand_over(shared: &Shared, come: Option<Channel>) -> Upgraded {
     // One at a time.
-    let turn = shared.handing.try_lock();
-    let may = match &turn {
-        Ok(_) => may_begin(shared, come.is_some()),
-        Err(_) => Err("the agent is being handed over already".to_owned()),
-    };
+    if shared.hands_over.swap(true, Ordering::AcqRel) {
+        return refuse(come, "the agent is being handed over already".to_owned());
+    }
+    // A reload that is under way ends first.
+    let turn = shared.handing.lock();
+    let handed = hand_over_now(shared, come);
+    drop(turn);
+    shared.hands_over.store(false, Ordering::Release);
+    handed
+}
+
+fn hand_over_now(shared: &Shared, come: Option<Channel>) -> Upgraded {
+    let may = may_begin(shared, come.is_some());
     let (child, channel) = match (may, come) {
         (Ok(()), Some(channel)) => (None, channel),
         (Ok(()), None) => {

@@ -115,15 +115,16 @@ impl Trunks {
         for bind in unneeded {
             self.close(bind);
         }
+        // They need nothing more, and a door may not be had.
+        for site in sites {
+            site.start();
+        }
         for (bind, door) in doors.into_iter().chain(opened.doors) {
             let stop = Arc::new(Stop::new()?);
             let porter = Porter::new(Arc::clone(&self.shared), bind, door, Arc::clone(&stop))?;
             let name = "ringgate-agents".to_owned();
             let thread = std::thread::Builder::new().name(name).spawn(|| porter.run())?;
             self.doors.insert(bind, (stop, thread));
-        }
-        for site in sites {
-            site.start();
         }
         Ok(())
     }
