@@ -4,6 +4,7 @@ mod privileges;
 mod state;
 pub(super) mod successor;
 
+use std::cell::OnceCell;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -62,9 +63,11 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     if let Some(channel) = predecessor {
         let (joining, file, privileges) = (fleet.take(), file.as_path(), &privileges);
         let (own, program) = (Some(config), &program);
-        let successor = Successor { config: own, joining, file, plan: &plan, privileges, program };
+        let as_many = OnceCell::new();
+        let plans = (&plan, &as_many);
+        let successor = Successor { config: own, joining, file, plans, privileges, program };
         if let Some(control) = successor.take_over(&channel)? {
-            drop(stored);
+            drop((stored, as_many));
             control.hear_recorded(channel);
             return serve(control, privileges, plan, true);
         }

@@ -52,6 +52,34 @@ fn io_uring_that_only_one_of_both_processes_may_use_costs_no_player_anything() {
     }
 }
 
+/// As where a host's processors or a quota have changed since the start.
+#[test]
+fn a_successor_that_may_use_other_processors_keeps_the_number_of_workers() {
+    if !is_root() {
+        return;
+    }
+    let mut config = text("mmsg");
+    config.gateway = config.gateway.replace("workers = 2", "workers = \"auto\"");
+    let mut line = Line::start(&config);
+    let _game = Game::start(&line.daemon, "arena");
+    line.daemon.ready();
+    let workers = |line: &Line| line.daemon.status()["workers"].as_array().map(Vec::len);
+    let before = workers(&line);
+    let mut player = Player::connected(line.daemon.listener, 1, KEY_HEX);
+    let cores = core_affinity::get_core_ids().expect("some");
+    let with_one = || {
+        assert!(core_affinity::set_for_current(cores[0]));
+        line.take_over();
+    };
+    thread::scope(|scope| scope.spawn(with_one).join().expect("it has not panicked"));
+    assert_eq!((line.generation(), workers(&line)), (2, before));
+    player.echo(b"and now");
+    if cores.len() > 1 {
+        let said = line.log("successor.log");
+        assert!(said.contains("a restart would make it 1"), "{said}");
+    }
+}
+
 #[test]
 fn a_confined_daemon_says_that_it_cannot_start_programs_and_root_takes_it_over() {
     if !is_root() {

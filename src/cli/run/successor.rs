@@ -5,6 +5,7 @@
 //! control plane. At the barrier what has changed since is read, and then nothing is left but to
 //! run.
 
+use std::cell::OnceCell;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
@@ -16,8 +17,9 @@ use super::{
     Failure, make_folders, open_announce_socket, open_next_socket, open_socket, privileges, state,
     tell_driver,
 };
-use crate::config::Config;
+use crate::config::{Config, Workers};
 use crate::control::{Control, Inherited, Joining, Settings, State, Trunks};
+use ringgate_core::limits::WORKERS_MAX;
 use ringgate_os::overflows::Overflows;
 use ringgate_os::usage::Usage;
 use ringgate_process::handover::envelope::from_json;
@@ -64,7 +66,8 @@ pub(super) struct Successor<'a> {
     /// The same, where the gateway is in a fleet.
     pub(super) joining: Option<Joining>,
     pub(super) file: &'a Path,
-    pub(super) plan: &'a Plan,
+    /// Of this process alone; and, where they differ, with as many workers as the other has.
+    pub(super) plans: (&'a Plan, &'a OnceCell<Plan>),
     pub(super) privileges: &'a Privileges,
     pub(super) program: &'a Program,
 }
@@ -128,6 +131,25 @@ impl<'a> Successor<'a> {
         }
     }
 
+    /// What its workers are told.
+    fn plan(&self) -> &'a Plan {
+        self.plans.1.get().unwrap_or(self.plans.0)
+    }
+
+    /// Of `"auto"` it has as many workers as the process before: the processors that it may use now
+    /// may be others.
+    fn keep_workers(&self, theirs: u16) {
+        let (own, as_many) = self.plans;
+        let is_auto = self.config().gateway.workers == Workers::Auto;
+        if is_auto && theirs != own.workers && (1..=WORKERS_MAX).contains(&theirs.into()) {
+            as_many.get_or_init(|| Plan { workers: theirs, ..own.clone() });
+            let ours = own.workers;
+            tracing::warn!(
+                "workers = \"auto\" stays {theirs}, as in the process before; a restart would make it {ours}"
+            );
+        }
+    }
+
     fn prepare(&self, offered: &mut Envelope) -> Result<Made<'a>, String> {
         let ((facts, fds), (Layout(layout), _)) = (offered.take::<Facts>()?, offered.take()?);
         // Sockets of operators are where they were, whatever links there are.
@@ -139,6 +161,7 @@ impl<'a> Successor<'a> {
         if clusters.is_some_and(|(before, now)| *before != now) {
             return Err("cluster.name or fleet.prefix has changed; that needs a restart".to_owned());
         }
+        self.keep_workers(facts.workers);
         let mut fds = fds.into_iter();
         let mut next = || fds.next().ok_or(TOO_LITTLE);
         let shared = next()?;
@@ -149,11 +172,11 @@ impl<'a> Successor<'a> {
         let doors = [admin.transpose()?, control.transpose()?, successors.transpose()?];
         let state = facts.state_dir.as_ref().map(|_| next()).transpose()?;
         let announce = facts.announce.as_ref().map(|_| next()).transpose()?;
-        let heir = Heir::prepare(self.plan, &facts, &layout, fds.collect())?;
+        let heir = Heir::prepare(self.plan(), &facts, &layout, fds.collect())?;
         let (folder, found) = self.folder(facts.state_dir.as_deref().zip(state))?;
         let spent = folder.as_ref().ok().and_then(state::spent_files);
         let sentence = |why: Failure| why.to_string();
-        make_folders(self.config(), self.plan.run_dir.is_some()).map_err(sentence)?;
+        make_folders(self.config(), self.plan().run_dir.is_some()).map_err(sentence)?;
         // They cannot be opened behind the next line.
         let kernel = (Overflows::open(), Usage::open());
         let (read, write) = privileges::folders(self.config(), self.file);
@@ -242,7 +265,7 @@ impl<'a> Successor<'a> {
             privileges::give_inherited(self.privileges, &fds)?;
             control.inherit_agents(&bytes, fds);
         }
-        let (run_dir, has_links) = (control.run_dir().to_owned(), self.plan.run_dir.is_some());
+        let (run_dir, has_links) = (control.run_dir().to_owned(), self.plan().run_dir.is_some());
         privileges::become_user(self.privileges, &run_dir, has_links)?;
         open_doors(&mut control, &run_dir, doors)?;
         match announce.filter(|_| control.is_in_fleet()) {
