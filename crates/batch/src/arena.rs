@@ -56,8 +56,9 @@ impl Arena {
     /// # Panics
     /// Where it does not begin a page, or is larger than memory can be.
     pub unsafe fn over(base: NonNull<u8>, bytes: usize, keeper: Box<dyn Keeper>) -> Self {
-        let layout = Layout::from_size_align(bytes, PAGE_BYTES).expect("memory has this size");
-        assert!(base.addr().get().is_multiple_of(PAGE_BYTES), "an arena begins a page");
+        let layout =
+            Layout::from_size_align(bytes, SMALLEST_PAGE_BYTES).expect("memory has this size");
+        assert!(base.addr().get().is_multiple_of(SMALLEST_PAGE_BYTES), "an arena begins a page");
         Self { base, layout, keeper: Some(keeper) }
     }
 
@@ -95,4 +96,19 @@ impl Drop for Arena {
     }
 }
 
-const PAGE_BYTES: usize = 4096;
+/// Of the largest pages that a kernel of ours has (64-bit Arm may have 4, 16 or 64 KiB).
+pub const PAGE_BYTES: usize = 64 << 10;
+const SMALLEST_PAGE_BYTES: usize = 4 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_arena_begins_a_page_of_any_kernel() {
+        let arenas = [1, 5000, 300_000].map(Arena::new);
+        for arena in &arenas {
+            assert!(arena.pointer(0, 1).addr().get().is_multiple_of(65_536));
+        }
+    }
+}

@@ -15,7 +15,7 @@ mod rx;
 pub mod spread;
 mod tx;
 
-pub use arena::Arena;
+pub use arena::{Arena, PAGE_BYTES};
 pub use clock::{Clock, Moment};
 pub use driver::{Batches, Driver, Flush, IoStats, Port, Wait};
 pub use nameless::{Nameless, Newcomer};

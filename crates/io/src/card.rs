@@ -37,7 +37,7 @@ use self::hops::Hops;
 use super::options::DriverOptions;
 use super::slots::Slots;
 use ringgate_batch::{
-    Arena, Endpoint, IoStats, LocalIp, RxBatch, RxMeta, SocketId, TxBatch, TxEntry,
+    Arena, Endpoint, IoStats, LocalIp, PAGE_BYTES, RxBatch, RxMeta, SocketId, TxBatch, TxEntry,
 };
 use ringgate_core::limits::{BUNDLE_BYTES_MAX, RX_DATAGRAM_BYTES, TX_SLOT_BYTES};
 use ringgate_os::clock;
@@ -499,5 +499,3 @@ const SPREAD_MAX: usize = (SPREAD_STEPS - 1) * LINE_BYTES;
 const HEAD_BYTES: usize = 128;
 const _: () = assert!(NOTE_ROOM + HEADERS_MAX <= HEAD_BYTES);
 const _: () = assert!(HEAD_BYTES + SPREAD_MAX + TX_SLOT_BYTES <= FRAME_BYTES_MIN);
-
-const PAGE_BYTES: usize = 4096;

@@ -21,7 +21,8 @@ pub fn prefer_huge_pages(range: &Range<*const u8>) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-const PAGE_BYTES: usize = 4096;
+/// Of the largest pages that a kernel of ours has.
+const PAGE_BYTES: usize = 64 << 10;
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 #[cfg(test)]
