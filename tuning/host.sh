@@ -74,17 +74,32 @@ hashed() {
         /^IP SA/ { printf "s" } /^IP DA/ { printf "d" } /bytes 0 & 1/ { printf "f" } /bytes 2 & 3/ { printf "n" }' || true
 }
 
-# A mask of processors FIRST to LAST, in groups of 32 bits as the kernel wants them.
-mask() {
-    local first=$1 last=$2 words=() word cpu
-    for ((word = 0; word <= last / 32; word++)); do
-        local bits=0
-        for ((cpu = word * 32; cpu < word * 32 + 32; cpu++)); do
-            ((cpu >= first && cpu <= last)) && bits=$((bits | 1 << (cpu - word * 32)))
-        done
-        words=("$(printf '%08x' $bits)" "${words[@]}")
+# The processors of a list like 0-3,8, one a line.
+processors() {
+    local range
+    for range in ${1//,/ }; do seq "${range%-*}" "${range#*-}"; done
+}
+
+# A list of processors, which come in order: 0 1 2 8 is 0-2,8.
+list() {
+    local ranges=() first=$1 last=$1 cpu
+    for cpu in "${@:2}" ''; do
+        [[ $cpu != $((last + 1)) ]] || { last=$cpu; continue; }
+        ((first == last)) && ranges+=("$first") || ranges+=("$first-$last")
+        first=$cpu last=$cpu
     done
-    (IFS=,; printf '%s' "${words[*]}")
+    (IFS=,; printf '%s' "${ranges[*]}")
+}
+
+# A mask of processors, which come in order, in groups of 32 bits as the kernel wants them.
+mask() {
+    local words=() word cpu
+    for ((word = 0; word <= ${*: -1} / 32; word++)); do words[word]=0; done
+    for cpu; do words[cpu / 32]=$((words[cpu / 32] | 1 << cpu % 32)); done
+    for ((word = ${#words[@]} - 1; word >= 0; word--)); do
+        printf '%08x' "${words[word]}"
+        ((word == 0)) || printf ,
+    done
 }
 
 # The numbers of the card's interrupts: of its PCI device, which for virtio is the one around it, or else by its name.
@@ -99,7 +114,7 @@ interrupts() {
 }
 
 show() {
-    say "processors: $(nproc --all); isolated: $(cat /sys/devices/system/cpu/isolated 2>/dev/null || true)"
+    say "processors: $(cat /sys/devices/system/cpu/online); isolated: $(cat /sys/devices/system/cpu/isolated 2>/dev/null || true)"
     say "interrupts of $card: $(interrupts | tr '\n' ' ')"
     local file
     for file in /sys/class/net/"$card"/queues/rx-*/rps_cpus; do say "$file = $(cat "$file")"; done
@@ -109,10 +124,12 @@ show() {
 }
 
 apply() {
-    local cpus spare
-    cpus=$(nproc --all)
-    ((workers < cpus)) || { say "WORKERS has to leave one of the $cpus processors to interrupts" >&2; exit 2; }
-    spare=$((cpus - workers))
+    # Not all that a host could have: some are switched off, or are yet to be plugged in.
+    local cpus spare own beside
+    mapfile -t cpus < <(processors "$(cat /sys/devices/system/cpu/online)")
+    ((workers < ${#cpus[@]})) || { say "WORKERS has to leave one of the ${#cpus[@]} processors to interrupts" >&2; exit 2; }
+    spare=$((${#cpus[@]} - workers))
+    own=$(list "${cpus[@]:spare}") beside=("${cpus[@]:0:spare}")
     mkdir -p "${saved%/*}"
     : >>"$saved"
 
@@ -120,14 +137,14 @@ apply() {
     # for 50 us makes every player of its batch wait for them.
     local at=0 irq
     for irq in $(interrupts); do
-        write "/proc/irq/$irq/smp_affinity_list" $((at++ % spare)) "interrupts beside the workers, one processor for each"
+        write "/proc/irq/$irq/smp_affinity_list" "${beside[at++ % spare]}" "interrupts beside the workers, one processor for each"
     done
 
     # Where a card has fewer queues than processors, the kernel spreads what it receives by the players' addresses. Over the spare
     # processors only: the workers have their own sockets to read.
     local file
     for file in /sys/class/net/"$card"/queues/rx-*/rps_cpus; do
-        write "$file" "$(mask 0 $((spare - 1)))" "protocol work on the processors that have no worker"
+        write "$file" "$(mask "${beside[@]}")" "protocol work on the processors that have no worker"
     done
     # RFS would move that work to where the socket is read, which is where the workers are.
     for file in /sys/class/net/"$card"/queues/rx-*/rps_flow_cnt; do
@@ -135,7 +152,7 @@ apply() {
     done
 
     # Kernel threads and timers that may run anywhere run elsewhere.
-    write /sys/devices/virtual/workqueue/cpumask "$(mask 0 $((spare - 1)))" "deferred kernel work beside the workers"
+    write /sys/devices/virtual/workqueue/cpumask "$(mask "${beside[@]}")" "deferred kernel work beside the workers"
 
     if command -v ethtool >/dev/null; then
         local most now adaptive
@@ -155,9 +172,9 @@ apply() {
     fi
 
     say
-    say "The workers' processors are $spare to $((cpus - 1)): CPUAffinity=$spare-$((cpus - 1)) in \`systemctl edit ringgate\`, and pin = true."
+    say "The workers' processors are $own: CPUAffinity=$own in \`systemctl edit ringgate\`, and pin = true."
     say "For a host of its own, on the kernel's command line (reboot; undo: take it off again):"
-    say "  isolcpus=managed_irq,domain,$spare-$((cpus - 1)) nohz_full=$spare-$((cpus - 1)) rcu_nocbs=$spare-$((cpus - 1))"
+    say "  isolcpus=managed_irq,domain,$own nohz_full=$own rcu_nocbs=$own"
     say "  why: no other thread, no tick and no deferred memory work runs where a worker does"
     say "Stop irqbalance, or it undoes the first step: systemctl disable --now irqbalance"
 }
