@@ -412,6 +412,24 @@ fn the_packages_have_pages_examples_and_the_load_generator() {
     }
 }
 
+/// What host.sh makes of the processors that are switched on.
+#[test]
+fn a_host_with_gaps_among_its_processors_is_dealt_out() {
+    let functions = r#"source <(sed -n '/^processors() /,/^}/p;/^list() /,/^}/p;/^mask() /,/^}/p' "$0")
+        mapfile -t all < <(processors "$1"); list "${all[@]}"; printf ' '; mask "${all[@]}""#;
+    for (online, expected) in [
+        ("0-3", "0-3 0000000f"),
+        ("0-2,8,33", "0-2,8,33 00000002,00000107"),
+        ("5", "5 00000020"),
+        ("31-32", "31-32 00000001,80000000"),
+    ] {
+        let mut bash = Command::new("bash");
+        bash.args(["-euc", functions]).arg(tuning("host.sh")).arg(online);
+        let output = bash.output().expect("there is a shell");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{output:?}");
+    }
+}
+
 #[test]
 fn the_packages_scripts_are_ones() {
     for script in ["build.sh", "postinst", "postrm", "prerm"] {
@@ -425,6 +443,11 @@ fn the_packages_scripts_are_ones() {
 /// What a package does to a gateway that runs, where these programs are on its host. `ringgate
 /// upgrade` is heard so many times before it works.
 fn installed(status: &str, works_at: u32, is_sound: bool) -> String {
+    installed_where(status, works_at, is_sound, true)
+}
+
+/// The same where the new program may not run at all.
+fn installed_where(status: &str, works_at: u32, is_sound: bool, runs: bool) -> String {
     let folder = Folder::new();
     let (log, bin) = (folder.join("log"), folder.join("bin"));
     std::fs::create_dir(&bin).expect("ours");
@@ -434,7 +457,7 @@ fn installed(status: &str, works_at: u32, is_sound: bool) -> String {
         "case \"$*\" in *is-active*) [ \"$3\" = ringgate.service ] ;; *StatusText*) echo {status} ;; esac\n"
     );
     let ringgate = format!(
-        "case $1 in upgrade) [ \"$(grep -c upgrade {log})\" -ge {works_at} ] ;; check) {is_sound} ;; esac\n"
+        "{runs} || exit 1; case $1 in upgrade) [ \"$(grep -c upgrade {log})\" -ge {works_at} ] ;; check) {is_sound} ;; esac\n"
     );
     for (name, does) in
         [("systemctl", &*systemctl), ("ringgate", &*ringgate), ("sleep", ""), ("sysctl", "")]
@@ -466,6 +489,8 @@ fn a_package_stops_no_gateway_that_would_not_come_up_again() {
     let stays = "ringgate: ringgate.service goes on as the release before, for its config would be refused. Mend that, and then: \
                  ringgate upgrade";
     assert_eq!(installed("serving", 9, false), format!("{thrice}\n{stays}"));
+    let stays = "ringgate: ringgate.service goes on as the release before, for this one does not run on this host. A restart would fail";
+    assert_eq!(installed_where("serving", 9, true, false), format!("{thrice}\n{stays}"));
     let drains = "ringgate: ringgate.service drains, and ends as the release before";
     assert_eq!(installed("draining", 1, true), drains);
 }

@@ -37,12 +37,15 @@ program() {
 
 # pack NAME SUMMARY: the package of what lies in work/NAME; the rest of its description is on standard input.
 pack() {
-    local root=$work/$1 arch
+    local root=$work/$1 arch libc
+    # What it was linked with may be newer than where it is to run.
+    libc=$(grep -aohE 'GLIBC_2\.[0-9]+' "$root"/usr/bin/* | sort -uV | tail -1 || true)
+    libc=${libc#GLIBC_}
     arch=$(dpkg --print-architecture)
     {
         printf '%s\n' "Package: $1" "Version: $version" "Architecture: $arch" \
             'Maintainer: ringgate developers <ringgate@invalid>' 'Section: net' 'Priority: optional' \
-            'Depends: libc6 (>= 2.36), libgcc-s1' "Installed-Size: $(du -sk --exclude=DEBIAN "$root" | cut -f1)" \
+            "Depends: libc6 (>= ${libc:-2.36}), libgcc-s1" "Installed-Size: $(du -sk --exclude=DEBIAN "$root" | cut -f1)" \
             "Description: $2"
         cat
     } >"$root/DEBIAN/control"
