@@ -150,7 +150,8 @@ fn advice(step: Step, errno: i32) -> &'static str {
             "the driver wants shorter packets (`ip link set DEVICE mtu 1500`; 3000 at the most as a rule), fewer queues, or its \
              receive offload switched off (`ethtool -K DEVICE lro off`)",
         (Step::Card | Step::Program, libc::EPERM | libc::EACCES) =>
-            "AF_XDP takes CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF at the start (`AmbientCapabilities=` in the unit)",
+            "AF_XDP takes CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF at the start (`AmbientCapabilities=` in the unit), and before Linux 5.11 \
+             `LimitMEMLOCK=infinity`",
         (Step::Card, libc::EBUSY) =>
             "another process has this queue of the interface, or a program on it (`ip link show` tells)",
         (Step::Card, libc::ENOBUFS | libc::ENOMEM) =>

@@ -72,7 +72,7 @@ pub fn becomes(name: Option<&str>) -> Result<Option<User>, String> {
 }
 
 /// A user's name, home and shell; longer ones are refused by the call.
-const PASSWD_BYTES_MAX: usize = 4096;
+const PASSWD_BYTES_MAX: usize = 64 << 10;
 
 /// Becomes another user without a way back, on all threads: its groups, then its ids. All
 /// capabilities go with that.

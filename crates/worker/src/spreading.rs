@@ -96,8 +96,8 @@ impl Spreading {
         let groups = (addresses + SPARE).min(usize::from(u16::MAX)) as u16;
         let key = SpreadKey::new(*numbers);
         let (spreader, spread) = Spreader::new(key, workers, groups).map_err(|why| {
-            let rights = "it takes CAP_BPF at the start, and a unit that lets `bpf` through \
-                          (docs/howto/install.md)";
+            let rights = "it takes CAP_BPF at the start, a unit that lets `bpf` through, and before \
+                          Linux 5.11 `LimitMEMLOCK=` (docs/howto/install.md)";
             format!("the kernel takes no program for sockets that share a port: {why}; {rights}")
         })?;
         let all = (is_auto, workers.into());
