@@ -28,7 +28,7 @@ use keys::Keys;
 pub struct Known {
     /// Of this host, or behind agents that connect to this gateway; by name.
     pub backends: Vec<Backend>,
-    /// Agents that connect to this gateway, in order.
+    /// Agents that connect to this gateway, in the order in which they came.
     pub agents: Vec<String>,
     /// Of each listener that has any, newest first, with their epochs.
     pub keys: BTreeMap<String, Vec<(u32, SharedKey)>>,
@@ -82,7 +82,8 @@ pub(super) struct Reading {
     own: (Bytes, String),
     /// Of this host, or behind any agent.
     backends: BTreeMap<String, Backend>,
-    agents: BTreeSet<String>,
+    /// As which each has come, so that no newcomer takes the place of one that is there.
+    agents: BTreeMap<String, u64>,
     gateways: BTreeSet<String>,
     clustered: BTreeMap<String, Clustered>,
     keys: Keys,
@@ -118,7 +119,7 @@ impl Reading {
             fleet_key,
             own: (own, settings.instance.clone()),
             backends: BTreeMap::new(),
-            agents: BTreeSet::new(),
+            agents: BTreeMap::new(),
             gateways: BTreeSet::new(),
             clustered: BTreeMap::new(),
             keys: Keys::default(),
@@ -295,20 +296,21 @@ impl Reading {
     }
 
     fn take_agent(&mut self, name: &Name, value: Option<&[u8]>) -> Result<(), String> {
-        self.agents.remove(name.as_str());
-        let Some(value) = value else { return Ok(()) };
-        let found = values::Agent::decode(value).map_err(|why| why.to_string())?;
-        let comes_here = found.gateways.iter().any(|gateway| gateway == self.name.as_str());
-        if comes_here {
-            self.agents.insert(name.as_str().to_owned());
+        let found = value.map(values::Agent::decode).transpose();
+        let is_ours = |it: &values::Agent| it.gateways.iter().any(|to| to == self.name.as_str());
+        if found.as_ref().ok().and_then(Option::as_ref).is_some_and(is_ours) {
+            let next = self.agents.values().max().map_or(0, |last| last + 1);
+            self.agents.entry(name.as_str().to_owned()).or_insert(next);
+        } else {
+            self.agents.remove(name.as_str());
         }
-        Ok(())
+        found.map(drop).map_err(|why| why.to_string())
     }
 
     /// Whether this gateway is one by which a backend is to be reached.
     fn may_reach(&self, backend: &Backend) -> bool {
         match &backend.reach {
-            Reach::Agent(agent) => self.agents.contains(agent),
+            Reach::Agent(agent) => self.agents.contains_key(agent),
             Reach::Udp(_) | Reach::Bundle(_) => true,
         }
     }
@@ -351,11 +353,13 @@ impl Reading {
         if let Some(fleet_key) = &self.fleet_key {
             self.keys.forget_over(&self.keyspace, fleet_key, now_s);
         }
+        let mut agents: Vec<_> = self.agents.iter().collect();
+        agents.sort_unstable_by_key(|(_, came)| **came);
         let ends = self.keys.ends().chain([self.deny_list_until_s]);
         self.next_s = ends.filter(|end| *end > now_s).min().unwrap_or(u64::MAX);
         Known {
             backends: self.backends.values().filter(|it| self.may_reach(it)).cloned().collect(),
-            agents: self.agents.iter().cloned().collect(),
+            agents: agents.into_iter().map(|(name, _)| name.clone()).collect(),
             keys: self.keys.accepted(now_s),
             bans: Arc::clone(&self.deny_list),
             gateways: self.gateways.len(),

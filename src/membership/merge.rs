@@ -88,7 +88,8 @@ pub(crate) fn merged_beside(
 }
 
 /// The agents that may connect: those of the file, and those of the fleet for whom one of the file
-/// stands. That one stays: agents may come to its address at any time.
+/// stands, as far as there is room: who comes later waits. That one stays: agents may come to its
+/// address at any time.
 fn agents(file: &Config, known: &[String]) -> Vec<config::Agent> {
     let mut agents = file.agents.clone();
     let Some(any) = file.agents.iter().find(|it| it.name == ANY_AGENT) else { return agents };
@@ -280,7 +281,12 @@ fn link_of(
         }
         Reach::Agent(name) => {
             let agent = agents.iter().find(|it| it.name == *name);
-            let agent = agent.ok_or("no [[agent]] lets its agent in")?;
+            let is_full =
+                || agents.len() >= AGENTS_MAX && agents.iter().any(|it| it.name == ANY_AGENT);
+            let agent = agent.ok_or_else(|| match is_full() {
+                true => "its agent is beyond the 256 that a gateway lets in",
+                false => "no [[agent]] lets its agent in",
+            })?;
             if !agent.serves_fleet && !agent.backends.contains(&backend.name) {
                 return Err("the [[agent]] that lets its agent in does not list it");
             }

@@ -63,7 +63,8 @@ pub(super) const AGENT: Table = Table {
     ..Table::new(
         "agent",
         "An agent on another host, by which game processes there are backends of this gateway \
-         (docs/start/two-hosts.md). Several may have one address, and then the same certificate. At most 256.",
+         (docs/start/two-hosts.md). Several may have one address, and then the same certificate. \
+         At most 256, those of the fleet for whom \"*\" stands included: who comes later waits.",
         &[Agent::FIELDS],
     )
 };

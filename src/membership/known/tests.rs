@@ -95,6 +95,13 @@ fn backends_behind_agents_are_those_of_agents_that_connect_here() {
     let known = reading.known(NOW_S);
     assert_eq!((known.agents, known.backends.len()), (vec!["host-7".to_owned()], 1));
     assert_eq!(known.backends[0].reach, Reach::Agent("host-7".to_owned()));
+    put(&mut reading, "/f/truth/agent/a-later", &agent(r#"["gate-1"]"#));
+    put(&mut reading, "/f/truth/agent/host-7", &agent(r#"["gate-1"]"#));
+    assert_eq!(
+        reading.known(NOW_S).agents,
+        ["host-7", "a-later"],
+        "in the order that they came in"
+    );
     delete(&mut reading, "/f/truth/agent/host-7");
     assert!(reading.known(NOW_S).backends.is_empty());
 }

@@ -190,6 +190,21 @@ fn agents_of_the_fleet_may_serve_what_is_behind_them() {
 }
 
 #[test]
+fn agents_beyond_those_that_there_is_room_for_are_those_that_came_last() {
+    if let Err(why) = ringgate_os::processor::suffices_for_tls() {
+        return eprintln!("SKIPPED: {why}");
+    }
+    let names: Vec<_> = (0..255).map(|at| format!("z{at}")).chain(["a-late".to_owned()]).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    let backends = vec![behind("a", "a-late"), behind("b", "z253")];
+    let Merged { config, refused } = with_agents(backends, &names);
+    assert_eq!(config.agents.len(), AGENTS_MAX);
+    assert_eq!(config.agents.last().map(|it| it.name.as_str()), Some("z253"));
+    let why = "its agent is beyond the 256 that a gateway lets in";
+    assert_eq!(refused, [Refused { backend: "a".to_owned(), why }]);
+}
+
+#[test]
 fn an_agent_with_a_list_may_serve_no_more() {
     if let Err(why) = ringgate_os::processor::suffices_for_tls() {
         return eprintln!("SKIPPED: {why}");

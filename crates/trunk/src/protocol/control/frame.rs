@@ -133,7 +133,7 @@ impl fmt::Display for Reason {
             Self::Other => "another reason",
             Self::ShuttingDown => "it shuts down",
             Self::Version => "no version that both sides speak",
-            Self::UnknownAgent => "no agent of this name is configured",
+            Self::UnknownAgent => "no agent of this name is configured, or the gateway has as many as it lets in (256)",
             Self::ForeignName => "the certificate is not for this name",
             Self::Replaced => "the same agent has come again",
             Self::Format => "the format was broken",
