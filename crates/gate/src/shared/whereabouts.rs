@@ -48,7 +48,7 @@ pub struct Whereabouts {
     /// stands by for some.
     homes: Box<[AtomicU64]>,
     /// How many players these are of each member in each bucket.
-    home_counts: Mutex<[Box<[u32]>; MEMBERS_MAX]>,
+    home_counts: Mutex<[ByHash<u64, u32>; MEMBERS_MAX]>,
     /// How many players each member has.
     counts: [AtomicUsize; MEMBERS_MAX],
 }
@@ -186,6 +186,7 @@ struct Other {
 impl Whereabouts {
     /// Of a gateway that has nobody and knows of nobody, and that may know of so many.
     pub(crate) fn new(key: HashKey, others_max: usize) -> Self {
+        let buckets = (2 * others_max).next_power_of_two().clamp(BUCKETS_MIN, BUCKETS_MAX);
         Self {
             key,
             own: std::array::from_fn(|_| Mutex::default()),
@@ -197,8 +198,8 @@ impl Whereabouts {
             stands_count: AtomicUsize::new(0),
             stands_counts: std::array::from_fn(|_| AtomicUsize::new(0)),
             silent: AtomicU64::new(0),
-            homes: std::iter::repeat_with(AtomicU64::default).take(BUCKETS).collect(),
-            home_counts: Mutex::new(std::array::from_fn(|_| Box::default())),
+            homes: std::iter::repeat_with(AtomicU64::default).take(buckets).collect(),
+            home_counts: Mutex::new(std::array::from_fn(|_| ByHash::default())),
             counts: std::array::from_fn(|_| AtomicUsize::new(0)),
         }
     }
@@ -486,7 +487,7 @@ impl Whereabouts {
             }
         }
         let mut counts = lock(&self.home_counts);
-        counts[usize::from(member.0)] = Box::default();
+        counts[usize::from(member.0)] = ByHash::default();
         for counts in [&self.counts, &self.stands_counts] {
             counts[usize::from(member.0)].store(0, Ordering::Relaxed);
         }
@@ -518,13 +519,15 @@ impl Whereabouts {
     fn count_home(&self, address: &Address, MemberId(member): MemberId, is_more: bool) {
         let bucket = self.bucket(address);
         let counts = &mut lock(&self.home_counts)[usize::from(member)];
-        if counts.is_empty() {
-            *counts = vec![0; BUCKETS].into();
-        }
-        let count = &mut counts[bucket];
+        // The map takes the place in its table from some bits and a mark from others.
+        let key = (bucket as u64).wrapping_mul(SPREADING);
+        let count = counts.entry(key).or_default();
         *count = if is_more { *count + 1 } else { count.saturating_sub(1) };
         match *count {
-            0 => self.homes[bucket].fetch_and(!(1 << member), Ordering::Relaxed),
+            0 => {
+                counts.remove(&key);
+                self.homes[bucket].fetch_and(!(1 << member), Ordering::Relaxed)
+            }
             _ => self.homes[bucket].fetch_or(1 << member, Ordering::Relaxed),
         };
     }
@@ -540,7 +543,7 @@ impl Whereabouts {
     }
 
     fn bucket(&self, address: &Address) -> usize {
-        address.area().hash(self.key) as usize % BUCKETS
+        address.area().hash(self.key) as usize % self.homes.len()
     }
 }
 
@@ -684,7 +687,11 @@ const ACCEPTED_OLD_NS: u64 = 1_000_000_000;
 const _: () = assert!(size_of::<(u64, Other)>() <= 32);
 
 const SHARDS: usize = 64;
-const BUCKETS: usize = 1 << 16;
+const BUCKETS_MIN: usize = 1 << 16;
+/// 32 MiB.
+const BUCKETS_MAX: usize = 1 << 22;
+/// Odd, so that each bucket has a number of its own.
+const SPREADING: u64 = 0x9e37_79b9_7f4a_7c15;
 
 #[cfg(test)]
 mod tests {
@@ -712,6 +719,12 @@ mod tests {
 
     fn homes(of: &Whereabouts, ip: u8) -> Vec<MemberId> {
         of.homes_of(&at(ip, 9)).iter().collect()
+    }
+
+    #[test]
+    fn addresses_of_many_players_rarely_share_a_bucket() {
+        let of = |others_max| Whereabouts::new(HashKey::new([1, 2]), others_max).homes.len();
+        assert_eq!([0, 1 << 20, 8 << 20].map(of), [1 << 16, 1 << 21, 1 << 22]);
     }
 
     #[test]
