@@ -25,6 +25,20 @@ fn is_refused(text: &str, said: &str) {
 }
 
 #[test]
+fn listeners_that_a_fleet_does_not_hear_of_are_told() {
+    let notices = |count: u16| {
+        let other = |at: u16| {
+            LISTENER.replace("main", &format!("l{at}")).replace("40000", &(40_000 + at).to_string())
+        };
+        let listeners: String = (0..count).map(other).collect();
+        read(&[FLEET, KEY, &listeners].concat()).expect("it is sound").notices()
+    };
+    assert_eq!(notices(64), [""; 0]);
+    let said = notices(66);
+    assert!(said.len() == 1 && said[0].ends_with("no token names the 2 after them"), "{said:?}");
+}
+
+#[test]
 fn a_gateway_in_a_fleet_needs_no_backend_and_no_key_of_its_own() {
     let config = read(&format!("{FLEET}{KEY}{LISTENER}")).expect("it is sound");
     let fleet = config.fleet.expect("it is there");

@@ -1,5 +1,7 @@
 //! What a config file may say, but hardly anybody means.
 
+use ringgate_fleet::values::LIST_MAX;
+
 use super::{BatchDelay, Config, HandshakeBase, HandshakeVersions, Limits, Protocol};
 
 /// One sentence for each.
@@ -21,6 +23,12 @@ pub(super) fn of(config: &Config) -> Vec<String> {
             "gateway.batch_delay has no effect beside gateway.spin: a worker that spins does not wait"
                 .to_owned(),
         );
+    }
+    if config.fleet.is_some() && config.listeners.len() > LIST_MAX {
+        notices.push(format!(
+            "the fleet hears of the first {LIST_MAX} listeners of this file alone: no token names the {} after them",
+            config.listeners.len() - LIST_MAX
+        ));
     }
     if let Some(cluster) = config.cluster.as_ref().filter(|_| config.agents.is_empty()) {
         notices.push(format!(
