@@ -81,7 +81,7 @@ fn fleet_tokens(fleet: &config::Fleet, setup: &Setup) -> Arc<FleetTokens> {
 }
 
 /// Tokens that are remembered take 100 bytes each at the most.
-const FLEET_TOKENS_MAX: usize = 1 << 18;
+const FLEET_TOKENS_MAX: usize = 1 << 20;
 
 /// Which sockets a gateway has toward game processes. They are made at its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
