@@ -28,7 +28,10 @@ declare! {
         /// CAP_BPF at the start; without it, or with io = "xdp", all are awake. With spin none
         /// sleeps.
         workers_awake: WorkersAwake = word, default: "all", Restart;
-        /// Pin each worker to a core of its own.
+        /// Pin each worker to a processor of its own: the first by number that the daemon may use.
+        /// Where these are threads of one core (lscpu -e), where another gateway of the host takes
+        /// the same, or where only a quota of CPU time bounds the daemon, say which with
+        /// CPUAffinity= in the unit or with a cpuset, or let the kernel choose: false.
         pin: bool = flag, default: true, Restart;
         /// How datagrams move. "uring" is io_uring, "mmsg" is recvmmsg and sendmmsg, "auto" is
         /// io_uring where the kernel allows it.
