@@ -10,6 +10,7 @@ use crate::protocol::datagram::PATH_BYTES_MAX;
 use ringgate_os::message::{Beside, MESSAGES_MAX, Receiver};
 use socket2::{Domain, SockAddr, Socket, Type};
 
+use crate::socket::line::keep_segments_short;
 use crate::socket::port;
 
 /// Both sockets, and room for what comes to the second.
@@ -55,6 +56,8 @@ impl Door {
 
     /// Of sockets that were bound before.
     pub fn new(listener: TcpListener, datagrams: UdpSocket) -> Self {
+        // What it accepts has this of it.
+        keep_segments_short(listener.as_fd());
         let buffers = (0..MESSAGES_MAX).map(|_| vec![0; BUFFER_BYTES].into_boxed_slice());
         let (receiver, buffers) = (Receiver::new(Beside::NameAndControl), buffers.collect());
         Self { listener, datagrams, receiver, buffers }
@@ -127,6 +130,21 @@ const BUFFER_BYTES: usize = PATH_BYTES_MAX + 1;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::socket::line::SEGMENT_BYTES;
+
+    #[test]
+    fn segments_to_and_from_a_door_are_short_whoever_comes() {
+        let door = Door::bind(([127, 33, 0, 2], 0).into()).expect("loopback");
+        let came = TcpStream::connect(door.address().expect("bound")).expect("loopback");
+        let (here, _) = std::iter::from_fn(|| door.accept().transpose())
+            .next()
+            .expect("it is connected")
+            .expect("it listens");
+        for socket in [&came, &here] {
+            let mss = socket2::SockRef::from(socket).tcp_mss().expect("it is TCP");
+            assert!(mss <= SEGMENT_BYTES, "{mss}");
+        }
+    }
 
     /// Among so many sockets some door of these meets a number that is taken.
     #[test]

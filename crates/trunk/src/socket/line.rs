@@ -5,9 +5,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::protocol::control::{Control, Inbox, Malformed, Outbox};
+use crate::protocol::datagram::PATH_BYTES_MIN;
 use crate::protocol::tls::{Failure, Received, Stream};
 use ringgate_core::carry::{Broken, Carry, Reader, Writer};
-use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
+use socket2::{Domain, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 
 use crate::socket::carried::{adopt, read_address, write_address};
 
@@ -28,6 +29,7 @@ impl Line {
     pub fn connect(to: SocketAddr, stream: Stream) -> io::Result<Self> {
         let kind = Type::STREAM.nonblocking().cloexec();
         let socket = Socket::new(Domain::for_address(to), kind, None)?;
+        keep_segments_short(socket.as_fd());
         match socket.connect(&SockAddr::from(to)) {
             Err(why) if why.raw_os_error() != Some(libc::EINPROGRESS) => return Err(why),
             _ => {}
@@ -46,7 +48,7 @@ impl Line {
         // The trunk's own beats say sooner that the other side is gone. This ends a connection that
         // waits for the kernel to give up sending.
         let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
-        let _ = socket2::SockRef::from(&socket).set_tcp_keepalive(&keepalive);
+        let _ = SockRef::from(&socket).set_tcp_keepalive(&keepalive);
         Ok(Self {
             socket,
             peer,
@@ -141,5 +143,14 @@ impl AsFd for Line {
         self.socket.as_fd()
     }
 }
+
+/// Has a connection's segments, both ways, fit where the shortest datagram of a lane does. A way
+/// that carries less than its ends know, and does not say so, loses longer ones each time.
+pub(super) fn keep_segments_short(socket: BorrowedFd<'_>) {
+    let _ = SockRef::from(&socket).set_tcp_mss(SEGMENT_BYTES);
+}
+
+/// The header of TCP is 12 bytes longer than that of UDP.
+pub(super) const SEGMENT_BYTES: u32 = PATH_BYTES_MIN as u32 - 12;
 
 const KEEPALIVE: std::time::Duration = std::time::Duration::from_secs(10);

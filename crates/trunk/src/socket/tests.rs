@@ -4,14 +4,16 @@
 mod orders;
 mod rig;
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::os::fd::AsFd;
 
 use crate::protocol::control::Reason;
 use crate::protocol::datagram::{Header, Refusal};
 use crate::protocol::keys::Rekey;
 use ringgate_link::bundle::{CloseReason, Hello, Opened, SessionId};
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
+use crate::socket::line::SEGMENT_BYTES;
 use crate::socket::trunk::{End, LaneReport, READS_MAX};
 use rig::{AGENT, GATEWAY, Heard, Rig};
 
@@ -37,6 +39,17 @@ fn opened(serial: u64) -> Opened<'static> {
         delivers,
         user_data,
         listener,
+    }
+}
+
+#[test]
+fn segments_to_and_from_whoever_connects_are_short_whatever_the_other_end_would_take() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback");
+    let Some(line) = rig::line_to(listener.local_addr().expect("bound")) else { return };
+    let (there, _) = listener.accept().expect("it connects");
+    for socket in [line.as_fd(), there.as_fd()] {
+        let mss = SockRef::from(&socket).tcp_mss().expect("it is TCP");
+        assert!(mss <= SEGMENT_BYTES, "{mss}");
     }
 }
 

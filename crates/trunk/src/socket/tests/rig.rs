@@ -1,6 +1,6 @@
 //! A gateway's and an agent's end over loopback, in one thread.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -54,16 +54,21 @@ fn is_possible() -> bool {
     suffices.inspect_err(|why| eprintln!("SKIPPED: {why}")).is_ok()
 }
 
-/// Somebody at a door who has an agent's certificate, and the gateway's end of the connection.
-pub(super) fn guest() -> Option<(Line, Waiting)> {
+/// An agent's connection.
+pub(super) fn line_to(at: SocketAddr) -> Option<Line> {
     if !is_possible() {
         return None;
     }
-    let door = Door::bind(([127, 0, 0, 1], 0).into()).expect("loopback");
     let agent = tls::Agent::new(crate::socket::provider(), fixtures::AGENT).expect("good files");
     let server = ServerName::try_from("gate-1.example").expect("a name");
     let stream = agent.connect(server).expect("it can begin");
-    let line = Line::connect(door.address().expect("it is bound"), stream).expect("loopback");
+    Some(Line::connect(at, stream).expect("loopback"))
+}
+
+/// Somebody at a door who has an agent's certificate, and the gateway's end of the connection.
+pub(super) fn guest() -> Option<(Line, Waiting)> {
+    let door = Door::bind(([127, 0, 0, 1], 0).into()).expect("loopback");
+    let line = line_to(door.address().expect("it is bound"))?;
     let (clock, epoll) = (Clock::start(), Epoll::new().expect("a descriptor"));
     let gateway = tls::Gateway::new(crate::socket::provider(), fixtures::GATEWAY).expect("files");
     let guest = loop {
