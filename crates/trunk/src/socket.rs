@@ -16,7 +16,7 @@ mod missed;
 mod port;
 pub mod rest;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod trunk;
 mod wire;
 

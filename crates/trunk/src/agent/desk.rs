@@ -17,7 +17,7 @@ use crate::protocol::control::{Reason, Welcome};
 use crate::protocol::relay::Passed;
 use crate::protocol::rolls::Rolls;
 use crate::socket::rest::Order;
-use crate::socket::{End, Event, Settings, Trunk};
+use crate::socket::{Event, Settings, Trunk};
 use ringgate_io::Bell;
 use ringgate_link::bundle::{CloseReason, Frames, GoodbyeReason, SessionId, Writer};
 use ringgate_os::clock::{self, Clock};
@@ -810,18 +810,11 @@ impl Desk {
 
     /// A trunk that is over takes its lanes along.
     fn settle(&mut self, now_ns: u64) {
-        let Some(end) = self.trunk.as_ref().and_then(Trunk::over) else { return };
-        let (name, why) = (end.name(), end.to_string());
-        let had_begun = self.trunk.as_ref().is_some_and(|trunk| trunk.agreed().is_some());
-        match (&mut self.gateway, end) {
-            (Some((_, dial)), _) if had_begun => {
-                dial.end(now_ns.saturating_sub(self.begun_ns), now_ns);
-            }
-            // It has answered, so another of its addresses says the same.
-            (Some((_, dial)), End::Theirs(_)) => dial.wait(now_ns),
-            _ => {}
-        }
-        if let Some((gateway, _)) = &self.gateway {
+        let Some(trunk) = &self.trunk else { return };
+        let Some((name, why)) = trunk.why_over() else { return };
+        let had_begun = trunk.agreed().is_some();
+        if let Some((gateway, dial)) = &mut self.gateway {
+            dial.note_over(trunk, had_begun.then_some(self.begun_ns), now_ns);
             let event = if had_begun { "trunk_down" } else { "trunk_failed" };
             let address = self.address.as_deref().unwrap_or_default();
             tracing::warn!(event, %gateway, address, reason = name, "gateway {gateway} at {address}: {why}");

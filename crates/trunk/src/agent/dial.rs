@@ -9,6 +9,7 @@ use ringgate_core::splitmix;
 use ringgate_io::Bell;
 
 use crate::agent::options::Gateway;
+use crate::socket::{End, Trunk};
 
 /// The next attempt.
 #[derive(Debug)]
@@ -17,6 +18,8 @@ pub(crate) struct Dial {
     state: State,
     failures: u32,
     random: u64,
+    /// Where a trunk was that had a lane.
+    proven: Option<SocketAddr>,
 }
 
 #[derive(Debug)]
@@ -45,7 +48,7 @@ impl Dial {
     /// makes this agent unlike others.
     pub(crate) fn new(gateway: &Gateway, bell: Bell, seed: u64) -> Self {
         let resolver = Resolver::start(gateway.clone(), bell);
-        Self { resolver, state: State::Waiting(0), failures: 0, random: seed }
+        Self { resolver, state: State::Waiting(0), failures: 0, random: seed, proven: None }
     }
 
     /// There is a connection already.
@@ -65,8 +68,9 @@ impl Dial {
             State::Resolving => match self.resolver.answer() {
                 None => DialAction::Wait(u64::MAX),
                 Some(Ok(mut addresses)) => {
-                    // The first is tried first.
+                    // The first is tried first, and before it the one that was good before.
                     addresses.reverse();
+                    addresses.sort_by_key(|it| Some(*it) == self.proven);
                     self.state = State::Connecting(addresses);
                     self.step(now_ns)
                 }
@@ -85,9 +89,25 @@ impl Dial {
         }
     }
 
+    /// A trunk is over, which had begun then, if it had.
+    pub(crate) fn note_over(&mut self, trunk: &Trunk, begun_ns: Option<u64>, now_ns: u64) {
+        let was_deaf = trunk.was_deaf();
+        if begun_ns.is_some() && !was_deaf {
+            self.proven = Some(trunk.peer());
+        }
+        match (begun_ns, trunk.over()) {
+            // Another of its addresses may take what comes by UDP as well.
+            _ if was_deaf => {}
+            (Some(begun_ns), _) => self.end(now_ns.saturating_sub(begun_ns), now_ns),
+            // It has answered, so another of its addresses says the same.
+            (None, Some(End::Theirs(_))) => self.wait(now_ns),
+            (None, _) => {}
+        }
+    }
+
     /// A connection on which the gateway had let the agent in is over. One that lasted is tried
     /// again at once; one that did not was no better than none.
-    pub(crate) fn end(&mut self, lasted_ns: u64, now_ns: u64) {
+    fn end(&mut self, lasted_ns: u64, now_ns: u64) {
         if lasted_ns >= STEADY_NS {
             self.failures = 0;
         }
@@ -99,7 +119,7 @@ impl Dial {
     }
 
     /// What is tried after this waits from now on.
-    pub(crate) fn wait(&mut self, now_ns: u64) {
+    fn wait(&mut self, now_ns: u64) {
         let step = (FIRST_WAIT_NS << self.failures.min(DOUBLINGS_MAX)).min(LAST_WAIT_NS);
         self.failures += 1;
         self.state = State::Waiting(now_ns + self.jittered(step));
@@ -206,6 +226,24 @@ mod tests {
         dial.end(1_000_000, now_ns);
         let DialAction::Wait(until_ns) = dial.step(now_ns) else { panic!("not at once") };
         assert!(until_ns - now_ns > AGAIN_AFTER_NS, "twice in a row");
+    }
+
+    #[test]
+    fn where_nothing_comes_by_udp_the_next_address_is_tried_and_the_good_one_first() {
+        let Some(deaf) = crate::socket::tests::rig::deaf() else { return };
+        let (mut dial, _bell) = dial("127.0.0.1");
+        let next = SocketAddr::from(([192, 0, 2, 1], 7200));
+        dial.state = State::Connecting(vec![next]);
+        dial.note_over(&deaf, Some(0), STEADY_NS);
+        assert_eq!(dial.step(STEADY_NS), DialAction::Connect(next));
+        assert!(matches!(dial.step(STEADY_NS), DialAction::Wait(1..)), "no other address");
+
+        let (answer, answers) = mpsc::channel();
+        (dial.resolver.answers, dial.state) = (answers, State::Resolving);
+        dial.proven = Some(next);
+        let first = SocketAddr::from(([192, 0, 2, 9], 7200));
+        answer.send(Ok(vec![first, next])).expect("it is heard");
+        assert_eq!([(); 2].map(|()| dial.step(0)), [next, first].map(DialAction::Connect));
     }
 
     #[test]

@@ -403,20 +403,20 @@ impl<P: Players> Board<P> {
             let before = trunk.waiting_bytes();
             trunk.flush(epoll, now_ns);
             seat.note_sent(before, now_ns);
-            let Some(end) = seat.trunk.over() else { continue };
-            let (reason, why) = (end.name(), end.to_string());
+            let (Some(end), Some((reason, why))) = (seat.trunk.over(), seat.trunk.why_over())
+            else {
+                continue;
+            };
             let up_ns = seat.up_ns;
             if up_ns.is_some() {
                 member.missed.note_end(end);
             }
+            if let Some(dial) = &mut member.dial {
+                dial.note_over(&seat.trunk, up_ns, now_ns);
+            }
             seat.forget(players);
             member.lane_full += seat.lane_full();
             member.seat = None;
-            if let Some(dial) = &mut member.dial
-                && let Some(up_ns) = up_ns
-            {
-                dial.end(now_ns.saturating_sub(up_ns), now_ns);
-            }
             member.due_ns = now_ns;
             if up_ns.is_some() {
                 tracing::warn!(

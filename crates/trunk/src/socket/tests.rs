@@ -2,7 +2,7 @@
 //! else is listened to. Without the instructions that TLS asks for, these tests say so and pass.
 
 mod orders;
-mod rig;
+pub(crate) mod rig;
 
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::os::fd::AsFd;
@@ -50,6 +50,21 @@ fn segments_to_and_from_whoever_connects_are_short_whatever_the_other_end_would_
     for socket in [line.as_fd(), there.as_fd()] {
         let mss = SockRef::from(&socket).tcp_mss().expect("it is TCP");
         assert!(mss <= SEGMENT_BYTES, "{mss}");
+    }
+}
+
+#[test]
+fn a_trunk_that_no_lane_came_up_of_is_not_what_has_fallen_silent() {
+    let Some(deaf) = rig::deaf() else { return };
+    assert!(deaf.was_deaf());
+    let (name, why) = deaf.why_over().expect("it is over");
+    assert_eq!(name, "silence");
+    assert!(why.ends_with("nothing has ever come by UDP"), "{why}");
+    let mut rig = Rig::with(Rekey::default()).expect("it is possible");
+    for which in [AGENT, GATEWAY] {
+        assert_eq!(rig.trunk(which).why_over(), None);
+        rig.trunk_mut(which).poll(u64::MAX);
+        assert!(rig.trunk(which).over().is_some() && !rig.trunk(which).was_deaf());
     }
 }
 

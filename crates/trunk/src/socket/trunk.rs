@@ -301,6 +301,22 @@ impl Trunk {
         self.over.as_ref()
     }
 
+    /// The name of that, and what people are told of it.
+    pub fn why_over(&self) -> Option<(&'static str, String)> {
+        let end = self.over()?;
+        let more = if self.was_deaf() { ", and nothing has ever come by UDP" } else { "" };
+        Some((end.name(), format!("{end}{more}")))
+    }
+
+    /// Whether it is over because no lane has ever brought a datagram: the way takes its stream,
+    /// and nothing by UDP.
+    pub fn was_deaf(&self) -> bool {
+        let is_silent =
+            |end: &End| matches!(end, End::Ours(why) | End::Theirs(why) if *why == Reason::Silence);
+        let is_up = |stats: LaneStats| stats.is_up;
+        self.welcome.is_some() && self.over().is_some_and(is_silent) && !self.stats().any(is_up)
+    }
+
     /// Something in the caller's set is ready. `handle` gets what has happened, and may not answer
     /// at once: what it has to say is pushed behind it.
     pub fn handle_ready(

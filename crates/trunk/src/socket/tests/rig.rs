@@ -4,7 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use crate::protocol::control::Welcome;
+use crate::protocol::beat::SILENCE_NS;
+use crate::protocol::control::{VERSION_MAX, VERSION_MIN, Welcome};
 use crate::protocol::keys::Rekey;
 use crate::protocol::lane::Role;
 use crate::protocol::tls::{self, fixtures};
@@ -78,6 +79,24 @@ pub(super) fn guest() -> Option<(Line, Waiting)> {
         }
     };
     Some((line, Waiting { guest, epoll, clock }))
+}
+
+/// A gateway's end whose agent has said who it is, and is heard on no lane.
+pub(crate) fn deaf() -> Option<Trunk> {
+    let (mut line, mut waiting) = guest()?;
+    line.outbox().hello((VERSION_MIN, VERSION_MAX), "host-7").expect("it is empty");
+    let hello = waiting.until(|| {
+        line.flush().expect("loopback takes it");
+        line.receive().expect("it is good");
+    });
+    let version = hello.expect("it is a good one").version;
+    let welcome = Welcome { version, lanes: 2, trunk: 9, incarnation: 5 };
+    let Waiting { guest, epoll, .. } = waiting;
+    let guest = guest.leave(&epoll).expect("it was in the set");
+    let trunk = guest.welcome(welcome, Settings::default(), &epoll, 1);
+    let mut trunk = trunk.expect("descriptors are left");
+    trunk.poll(1 + SILENCE_NS);
+    Some(trunk)
 }
 
 /// A guest that a door looks at.
