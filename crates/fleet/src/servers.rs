@@ -91,7 +91,7 @@ pub struct Options {
     pub credentials: Option<Credentials>,
     /// For endpoints with `https`.
     pub tls: Option<TlsFiles>,
-    /// How long a connection may take to be made, TLS included.
+    /// How long a connection to one address may take to be made, TLS included.
     pub connect_timeout: Duration,
     /// How long an answer may take.
     pub request_timeout: Duration,

@@ -3,8 +3,7 @@
 
 use std::convert::Infallible;
 use std::future::poll_fn;
-use std::io;
-use std::net::{IpAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -72,19 +71,40 @@ impl Line for Channel {
 }
 
 impl Channel {
-    /// Connects, within `timeout`.
+    /// Connects to the first of its addresses that lets it, within `timeout` each.
     async fn connect(
         endpoint: &Endpoint,
         tls: Option<&Tls>,
         timeout: Duration,
     ) -> Result<Self, Error> {
-        let connecting = async {
-            let socket = reach(endpoint).await.map_err(|why| Error::broken(&why))?;
-            socket.set_nodelay(true).map_err(|why| Error::broken(&why))?;
-            if endpoint.tls { encrypted(socket, endpoint, tls).await } else { spoken(socket).await }
-        };
-        let sender = within(timeout, connecting).await?;
-        Ok(Self { sender, base: endpoint.to_string().into() })
+        let found = addresses(endpoint).await?;
+        Self::connect_to_one(&found, endpoint, tls, timeout).await
+    }
+
+    async fn connect_to_one(
+        addresses: &[SocketAddr],
+        endpoint: &Endpoint,
+        tls: Option<&Tls>,
+        timeout: Duration,
+    ) -> Result<Self, Error> {
+        let mut last = Error::Transport("its name has no address".into());
+        for address in addresses {
+            let connecting = async {
+                let socket = TcpStream::connect(*address).await;
+                let socket = socket.map_err(|why| Error::broken(&why))?;
+                socket.set_nodelay(true).map_err(|why| Error::broken(&why))?;
+                if endpoint.tls {
+                    encrypted(socket, endpoint, tls).await
+                } else {
+                    spoken(socket).await
+                }
+            };
+            match within(timeout, connecting).await {
+                Ok(sender) => return Ok(Self { sender, base: endpoint.to_string().into() }),
+                Err(why) => last = why,
+            }
+        }
+        Err(last)
     }
 
     async fn ask(&self, call: Call<'_>) -> Result<Bytes, Error> {
@@ -260,14 +280,17 @@ async fn encrypted(
     }
 }
 
-/// Connects to where a member is, whose name is looked up anew each time.
-async fn reach(endpoint: &Endpoint) -> io::Result<TcpStream> {
+/// Where a member is, whose name is looked up anew each time. A resolver passes over a name server
+/// that is away, and takes longer for that than a connection may.
+async fn addresses(endpoint: &Endpoint) -> Result<Vec<SocketAddr>, Error> {
     let (host, port) = (endpoint.host.clone(), endpoint.port);
     if let Ok(ip) = host.parse::<IpAddr>() {
-        return TcpStream::connect((ip, port)).await;
+        return Ok(vec![(ip, port).into()]);
     }
     let find = move || (host, port).to_socket_addrs().map(Vec::from_iter);
-    TcpStream::connect(&*Hand::ready("fleet-names")?.ask(find).await?).await
+    let hand = Hand::ready("fleet-names").map_err(|why| Error::broken(&why))?;
+    let finding = async { hand.ask(find).await.map_err(|why| Error::broken(&why)) };
+    within(NAMES_WITHIN, finding).await
 }
 
 /// Speaks HTTP/2 over a connection. The task that moves its bytes ends with it.
@@ -299,6 +322,8 @@ pub(super) async fn within<T>(
     tokio::time::timeout(timeout, work).await.unwrap_or(Err(Error::Timeout))
 }
 
+/// Twice what a resolver waits for one name server.
+const NAMES_WITHIN: Duration = Duration::from_secs(10);
 /// etcd closes connections that ping more often than every five seconds.
 const PING_EVERY: Duration = Duration::from_secs(10);
 const PONG_WITHIN: Duration = Duration::from_secs(5);
@@ -308,3 +333,27 @@ const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
 /// Questions that wait on one stream.
 const QUESTIONS_MAX: usize = 4;
 const ENDED: &str = "the server has ended the stream";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::{TcpListener, TcpSocket};
+
+    #[tokio::test]
+    async fn an_address_that_says_nothing_takes_no_time_from_the_next() {
+        let full = TcpSocket::new_v4().unwrap();
+        full.bind(([127, 0, 0, 1], 0).into()).unwrap();
+        let full = full.listen(0).unwrap();
+        let silent = full.local_addr().unwrap();
+        let _first = TcpStream::connect(silent).await.unwrap();
+        let live = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = Endpoint::parse("http://etcd.example:2379").unwrap();
+        let within = Duration::from_secs(1);
+        let connect = async |to: &[SocketAddr]| {
+            Channel::connect_to_one(to, &endpoint, None, within).await.map(|_| ())
+        };
+        assert_eq!(connect(&[silent]).await, Err(Error::Timeout));
+        assert_eq!(connect(&[silent, live.local_addr().unwrap()]).await, Ok(()));
+        assert!(matches!(connect(&[]).await, Err(Error::Transport(_))));
+    }
+}
