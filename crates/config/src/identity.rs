@@ -67,10 +67,10 @@ impl Identity {
         made.map_err(|why| why.to_string())
     }
 
-    /// When the first of the own certificates ends, and the first of the authorities', in seconds
-    /// of the Unix epoch.
-    pub fn ends_s(&self) -> [Option<i64>; 2] {
-        [&self.certificate, &self.ca].map(|pem| paper::first_end_s(&pem.bytes))
+    /// From when until when all of the own certificates are good, and all of the authorities', in
+    /// seconds of the Unix epoch.
+    pub fn good_s(&self) -> [Option<[i64; 2]>; 2] {
+        [&self.certificate, &self.ca].map(|pem| paper::good_s(&pem.bytes))
     }
 
     /// Whether the own certificate is for this name.

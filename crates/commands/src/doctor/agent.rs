@@ -14,7 +14,7 @@ use ringgate_os::diag::Transport;
 
 pub(super) fn examine(config: &HostConfig) -> Vec<Finding> {
     let (agent, now_s) = (&config.agent, clock::unix_seconds());
-    let [own, authority] = agent.identity().ends_s();
+    let [own, authority] = agent.identity().good_s();
     let mut findings = vec![
         certificate::name("certificate", agent.identity().is_for(&agent.name), &agent.name),
         certificate::expiry("certificate expiry", own, now_s),
@@ -39,7 +39,7 @@ pub(super) fn examine(config: &HostConfig) -> Vec<Finding> {
 pub(super) fn of_gateway(config: &Config) -> Vec<Finding> {
     let (mut seen, mut findings) = (BTreeSet::new(), Vec::new());
     for agent in config.agents.iter().filter(|agent| seen.insert(agent.bind)) {
-        let [own, authority] = agent.identity().ends_s();
+        let [own, authority] = agent.identity().good_s();
         let now_s = clock::unix_seconds();
         let bind = agent.bind;
         findings.extend([
@@ -53,7 +53,7 @@ pub(super) fn of_gateway(config: &Config) -> Vec<Finding> {
 
 /// The certificate of a cluster's member.
 fn of_member(config: &Config, cluster: &Cluster) -> Vec<Finding> {
-    let [own, authority] = cluster.identity().ends_s();
+    let [own, authority] = cluster.identity().good_s();
     let now_s = clock::unix_seconds();
     let member = config.fleet.as_ref().and_then(|fleet| member_name(fleet).ok());
     let (name, is_for) = cluster.certified_name(&member.unwrap_or_default());

@@ -7,16 +7,24 @@ const DAY_S: i64 = 86_400;
 /// Renewing takes an operator some days.
 const SOON_S: i64 = 21 * DAY_S;
 
-/// Until when the certificates of a file are good: as long as the first that ends.
-pub(super) fn expiry(what: &str, end_s: Option<i64>, now_s: u64) -> Finding {
-    let Some(end_s) = end_s else {
+/// Whether the certificates of a file are good: from when and until when all of them are.
+pub(super) fn expiry(what: &str, good_s: Option<[i64; 2]>, now_s: u64) -> Finding {
+    let Some([begin_s, end_s]) = good_s else {
         return Finding::ok(what, "no certificate that says until when it is good").bites(
             "the other side cannot know whether it is good",
             "a file in PEM with a certificate of X.509",
         );
     };
-    let left_s = end_s.saturating_sub(i64::try_from(now_s).unwrap_or(i64::MAX));
+    let now_s = i64::try_from(now_s).unwrap_or(i64::MAX);
+    let left_s = end_s.saturating_sub(now_s);
     let finding = |found| Finding::ok(what, found);
+    if begin_s > now_s {
+        let minutes = (begin_s - now_s) / 60 + 1;
+        return finding(format!("begins within {minutes} minutes, by this host's clock")).bites(
+            "no trunk can be made with it where clocks say the same (certificate_early)",
+            "this host's clock, or that of the host on which it was signed: one of them is wrong",
+        );
+    }
     let change = "a new one in the place of the file; a gateway reads it by `ringgate reload`";
     match left_s.div_euclid(DAY_S) {
         days if days < 0 => finding(format!("ended {} days ago", -days))
@@ -54,9 +62,11 @@ mod tests {
             (-1, Severity::Bites),
         ] {
             let now_s = ENDS_S.checked_add_signed(-before_s).expect("a time");
-            let finding = expiry("certificate", Some(ENDS_S as i64), now_s);
+            let finding = expiry("certificate", Some([0, ENDS_S as i64]), now_s);
             assert_eq!(finding.severity, severity, "{before_s} s before: {finding:?}");
         }
+        let early = |now_s| expiry("certificate", Some([7_200, ENDS_S as i64]), now_s).severity;
+        assert_eq!([early(7_199), early(7_200)], [Severity::Bites, Severity::Ok]);
         assert_eq!(expiry("certificate", None, 0).severity, Severity::Bites);
     }
 

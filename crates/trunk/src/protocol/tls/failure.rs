@@ -29,10 +29,11 @@ pub enum Failure {
 
 impl Failure {
     /// All names that [`name`](Self::name) gives.
-    pub const NAMES: [&'static str; 8] = [
+    pub const NAMES: [&'static str; 9] = [
         "connection",
         "protocol",
         "certificate_missing",
+        "certificate_early",
         "certificate_expired",
         "certificate_foreign",
         "certificate_unknown",
@@ -49,6 +50,9 @@ impl Failure {
             Self::Tls(Error::InvalidCertificate(why)) => match why {
                 CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
                     "certificate_expired"
+                }
+                CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+                    "certificate_early"
                 }
                 CertificateError::NotValidForName
                 | CertificateError::NotValidForNameContext { .. } => "certificate_foreign",

@@ -1,8 +1,8 @@
-//! What certificates say of themselves, for who wants to know it before they are shown: until when
-//! they are good, and for which name.
+//! What certificates say of themselves, for who wants to know it before they are shown: when they
+//! are good, and for which name.
 //!
-//! A TLS library verifies them, and does not say when their time ends, which lies at a fixed place
-//! of each (RFC 5280, 4.1).
+//! A TLS library verifies them, and does not say when their time is, which lies at a fixed place of
+//! each (RFC 5280, 4.1).
 
 use rustls::client::verify_server_name;
 use rustls::pki_types::pem::PemObject;
@@ -11,11 +11,12 @@ use rustls::server::ParsedCertificate;
 
 const DAY_S: i64 = 86_400;
 
-/// When the first of the certificates of a file in PEM ends, in seconds of the Unix epoch. `None`
-/// where there is none.
-pub fn first_end_s(pem: &[u8]) -> Option<i64> {
+/// From when until when all certificates of a file in PEM are good, in seconds of the Unix epoch.
+/// `None` where there is none.
+pub fn good_s(pem: &[u8]) -> Option<[i64; 2]> {
     let all = CertificateDer::pem_slice_iter(pem).filter_map(Result::ok);
-    all.filter_map(|certificate| not_after_s(certificate.as_ref())).min()
+    let all = all.filter_map(|certificate| validity_s(certificate.as_ref()));
+    all.reduce(|[from, to], [later, sooner]| [from.max(later), to.min(sooner)])
 }
 
 /// Whether the first certificate of a file in PEM is for this name.
@@ -26,8 +27,8 @@ pub fn is_for(pem: &[u8], name: &str) -> bool {
     both.is_some_and(|(parsed, name)| verify_server_name(&parsed, &name).is_ok())
 }
 
-/// The end of a certificate's time, in seconds of the Unix epoch.
-fn not_after_s(certificate: &[u8]) -> Option<i64> {
+/// A certificate's time, in seconds of the Unix epoch.
+fn validity_s(certificate: &[u8]) -> Option<[i64; 2]> {
     let (_, certificate, _) = element(certificate)?;
     let (_, signed, _) = element(certificate)?;
     let mut rest = signed;
@@ -40,9 +41,11 @@ fn not_after_s(certificate: &[u8]) -> Option<i64> {
         rest = element(rest)?.2;
     }
     let (_, validity, _) = element(rest)?;
-    let (_, _, rest) = element(validity)?;
+    let read = |kind, time| seconds(kind, std::str::from_utf8(time).ok()?);
+    let (kind, time, rest) = element(validity)?;
+    let from_s = read(kind, time)?;
     let (kind, time, _) = element(rest)?;
-    seconds(kind, std::str::from_utf8(time).ok()?)
+    Some([from_s, read(kind, time)?])
 }
 
 /// An element of DER: its tag, what is in it, and what is behind it.
@@ -137,10 +140,9 @@ mod tests {
     #[test]
     fn what_is_cut_off_says_nothing() {
         let whole = CertificateDer::from_pem_slice(AGENT).expect("one");
-        let end_s = not_after_s(&whole);
-        assert_eq!(end_s, Some(ENDS_S[1]));
+        assert_eq!(validity_s(&whole).map(|it| it[1]), Some(ENDS_S[1]));
         for len in 0..whole.len() {
-            let cut = not_after_s(&whole[..len]);
+            let cut = validity_s(&whole[..len]);
             assert!(cut.is_none(), "{len} bytes of it");
         }
     }
@@ -149,9 +151,11 @@ mod tests {
     fn a_certificate_says_until_when_it_is_good_and_for_whom() {
         let both = [EXPIRED, AGENT].concat();
         for (pem, end_s) in [(EXPIRED, ENDS_S[0]), (AGENT, ENDS_S[1]), (&both, ENDS_S[0])] {
-            assert_eq!(first_end_s(pem), Some(end_s));
+            assert_eq!(good_s(pem).map(|it| it[1]), Some(end_s));
         }
-        assert_eq!(first_end_s(b"no certificate"), None);
+        let [begun, both] = [AGENT, &both].map(|pem| good_s(pem).expect("they say so")[0]);
+        assert!(0 < begun && begun <= both);
+        assert_eq!(good_s(b"no certificate"), None);
         assert!(is_for(AGENT, "host-7") && !is_for(AGENT, "host-8") && !is_for(b"", "host-7"));
     }
 }

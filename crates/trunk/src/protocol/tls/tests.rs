@@ -244,6 +244,8 @@ fn what_was_shown_is_judged_by_the_authorities_of_now_as_of_then() {
     assert!(ours.vouches_for(&shown(SHOWN_S)).is_ok());
     let why = ours.vouches_for(&shown(SHOWN_S + 86_400 * 365)).expect_err("it had expired");
     assert_eq!(why.name(), "certificate_expired");
+    let why = ours.vouches_for(&shown(0)).expect_err("nobody had signed it");
+    assert_eq!(why.name(), "certificate_early");
 
     // Another process knows it too.
     let mut bytes = vec![0; 4096];
