@@ -153,6 +153,8 @@ struct Knocker {
     silent: u32,
     /// Looks since the last datagram.
     looks: u32,
+    /// Datagrams in a row that did not leave this host.
+    unsent: u32,
 }
 
 impl Knocker {
@@ -164,7 +166,7 @@ impl Knocker {
         let socket = UdpSocket::bind((any, 0))?;
         socket.connect(address)?;
         socket.set_nonblocking(true)?;
-        Ok(Self { socket, verdict: None, has_knocked: false, silent: 0, looks: 0 })
+        Ok(Self { socket, verdict: None, has_knocked: false, silent: 0, looks: 0, unsent: 0 })
     }
 
     /// On this host the refusal is there when the send returns.
@@ -185,10 +187,14 @@ impl Knocker {
         }
         self.looks += 1;
         let is_due = self.verdict != Some(true) || self.looks >= KNOCK_EVERY;
-        self.has_knocked = is_due && self.socket.send(&[]).is_ok();
+        self.has_knocked = false;
         if is_due {
-            self.looks = 0;
-            if !self.has_knocked {
+            let sent = self.socket.send(&[]);
+            self.has_knocked = sent.is_ok();
+            (self.looks, self.unsent) =
+                if self.has_knocked { (0, 0) } else { (KNOCK_EVERY, self.unsent + 1) };
+            let is_refused = sent.is_err_and(|why| why.kind() == io::ErrorKind::ConnectionRefused);
+            if is_refused || self.unsent >= UNSENT_MAX {
                 (self.verdict, self.silent) = (Some(false), 0);
             }
         }
@@ -217,8 +223,30 @@ const KNOCK_EVERY: u32 = 2;
 /// Datagrams that a server which was gone has to take before it counts as back.
 const SILENCE_TO_RETURN: u32 = 2;
 
+/// So many datagrams in a row that do not leave say that nobody can be sent there. One says nothing
+/// of the server: an interface has come up again, or a table of connections was full.
+const UNSENT_MAX: u32 = 3;
+
 /// Answers and refusals that are taken in at one look.
 const ANSWERS_MAX: usize = 16;
 
 /// A player's port on the udp link, as good as any.
 const ANY_PORT: u16 = 9;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_datagram_that_does_not_leave_says_nothing_of_a_server_unless_that_goes_on() {
+        let server = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+        let mut knocker = Knocker::new(server.local_addr().expect("bound")).expect("loopback");
+        assert_eq!([(); 2].map(|()| knocker.knock()), [None, Some(true)]);
+        let nowhere = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+        nowhere.set_nonblocking(true).expect("it can");
+        let connected = std::mem::replace(&mut knocker.socket, nowhere);
+        assert_eq!([(); 3].map(|()| knocker.knock()), [true, true, false].map(Some));
+        knocker.socket = connected;
+        assert_eq!([(); 3].map(|()| knocker.knock()), [false, false, true].map(Some));
+    }
+}
