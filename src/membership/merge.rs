@@ -283,9 +283,12 @@ fn link_of(
             let agent = agents.iter().find(|it| it.name == *name);
             let is_full =
                 || agents.len() >= AGENTS_MAX && agents.iter().any(|it| it.name == ANY_AGENT);
-            let agent = agent.ok_or_else(|| match is_full() {
-                true => "its agent is beyond the 256 that a gateway lets in",
-                false => "no [[agent]] lets its agent in",
+            let agent = agent.ok_or_else(|| {
+                if is_full() {
+                    "its agent is beyond the 256 that a gateway lets in"
+                } else {
+                    "no [[agent]] lets its agent in"
+                }
             })?;
             if !agent.serves_fleet && !agent.backends.contains(&backend.name) {
                 return Err("the [[agent]] that lets its agent in does not list it");

@@ -33,7 +33,7 @@ impl User {
         let unknown = || io::Error::new(io::ErrorKind::NotFound, "there is no such user");
         let name = CString::new(name).map_err(|_| unknown())?;
         let mut record = MaybeUninit::<libc::passwd>::uninit();
-        let mut strings = [0_i8 as libc::c_char; PASSWD_BYTES_MAX];
+        let mut strings = vec![0_i8 as libc::c_char; PASSWD_BYTES_MAX];
         let mut found = null_mut();
         // SAFETY: all pointers are to live values of the right types, and the length is the
         // buffer's own.
