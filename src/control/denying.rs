@@ -117,7 +117,8 @@ impl Denials {
         };
         let list = Arc::new(kept.list.on_clock(to_fleet));
         let (wanted, wishes) = watch::channel(Wanted::default());
-        let (tell, done) = watch::channel(Done::default());
+        let failure = is_unwritten.then(|| "it is not written yet".into());
+        let (tell, done) = watch::channel(Done { failure, ..Done::default() });
         let share =
             |it: &Folder| Some((it.path().to_owned(), it.descriptor().try_clone_to_owned().ok()?));
         let shared = folder.as_ref().ok().and_then(share);

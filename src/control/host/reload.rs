@@ -36,7 +36,13 @@ pub(super) async fn run(shared: Arc<Shared>, is_dry: bool) -> Option<Outcome> {
     // Files may lie on slow disks, and pages are served meanwhile.
     match Hand::ready("agent-config") {
         Ok(hand) => hand.ask(move || shared.reload(is_dry)).await,
-        Err(why) => Some(Err(vec![why.to_string()])),
+        Err(why) => {
+            let refused = Err(vec![why.to_string()]);
+            if !is_dry {
+                shared.live().reloads.put_off(&refused);
+            }
+            Some(refused)
+        }
     }
 }
 

@@ -114,8 +114,11 @@ impl Bucket {
         self.millitokens / TOKEN
     }
 
-    /// Takes so many tokens, if they are there.
+    /// Takes so many tokens, if they are there. Where any number may come none is taken.
     pub(crate) fn take(&mut self, rate: Rate, count: u32, now_ns: u64) -> bool {
+        if rate.per_second == 0 {
+            return true;
+        }
         let is_there = self.level(rate, now_ns) >= count;
         if is_there {
             self.spend(count);

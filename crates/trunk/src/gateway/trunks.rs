@@ -119,13 +119,22 @@ impl Trunks {
         for site in sites {
             site.start();
         }
+        // One that cannot be opened is told of, and the others are opened all the same.
+        let mut outcome = Ok(());
         for (bind, door) in doors.into_iter().chain(opened.doors) {
-            let stop = Arc::new(Stop::new()?);
-            let porter = Porter::new(Arc::clone(&self.shared), bind, door, Arc::clone(&stop))?;
-            let name = "ringgate-agents".to_owned();
-            let thread = std::thread::Builder::new().name(name).spawn(|| porter.run())?;
-            self.doors.insert(bind, (stop, thread));
+            if let Err(why) = self.open_door(bind, door) {
+                outcome = Err(why);
+            }
         }
+        outcome
+    }
+
+    fn open_door(&mut self, bind: SocketAddr, door: Door) -> io::Result<()> {
+        let stop = Arc::new(Stop::new()?);
+        let porter = Porter::new(Arc::clone(&self.shared), bind, door, Arc::clone(&stop))?;
+        let name = "ringgate-agents".to_owned();
+        let thread = std::thread::Builder::new().name(name).spawn(|| porter.run())?;
+        self.doors.insert(bind, (stop, thread));
         Ok(())
     }
 

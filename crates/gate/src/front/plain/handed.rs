@@ -116,7 +116,7 @@ impl Carried for PlainFront {
 
     /// Whose turn it is to make room, and how often the rules of its guards have changed.
     fn hand_over_listener(&self, listener: ListenerId, out: &mut Writer<'_>) {
-        let PlainListener { unproven, starts, sequence, sequence_changes } =
+        let PlainListener { unproven, starts, looks: _, sequence, sequence_changes } =
             &self.listeners[listener];
         unproven.write(out);
         starts.write(out);

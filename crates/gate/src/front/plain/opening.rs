@@ -80,12 +80,15 @@ impl PlainFront {
         wanted: Option<BackendId>,
     ) -> Result<BackendId, DropReason> {
         let (common, address, now_ns) = (&turn.common, &origin.address, turn.now.mono_ns);
+        let (block_rate, rate) =
+            (Rate::new(rules.starts_per_block, 1), Rate::new(rules.starts_total, 1));
         let of_block = self.starts.bucket(&address.block());
-        if of_block.level(Rate::new(rules.starts_per_block, 1), now_ns) == 0 {
+        if of_block.level(block_rate, now_ns) == 0 {
             return Err(DropReason::StartBlockLimited);
         }
-        let of_all = &mut self.listeners[address.listener].starts;
-        if of_all.level(Rate::new(rules.starts_total, 1), now_ns) == 0 {
+        let of_all = &mut self.listeners[address.listener];
+        let looks = Rate::new(rules.starts_total.saturating_mul(LOOKS_FOR_START), 1);
+        if of_all.starts.level(rate, now_ns) == 0 || !of_all.looks.take(looks, 1, now_ns) {
             return Err(DropReason::StartLimited);
         }
         if self.sessions.len() - self.open_count >= self.unproven_max {
@@ -96,8 +99,8 @@ impl PlainFront {
         let key = address.endpoint.ip_key();
         let found = common.find_room(address.listener, key, &[0; USER_DATA_BYTES], is_open);
         let backend = found.map_err(NoRoom::at_request)?;
-        of_block.spend(1);
-        of_all.spend(1);
+        of_block.take(block_rate, 1, now_ns);
+        of_all.starts.take(rate, 1, now_ns);
         // That takes a lock, so it is paid for.
         let limits = common.limits(address.listener);
         common.claims.has_room_for(address.listener, &address.endpoint, limits)?;
@@ -213,3 +216,6 @@ fn wanted_backend(
     let listener = &turn.common.setup.listeners[origin.address.listener];
     Ok(Some(backend).filter(|_| listener.route == Route::Token))
 }
+
+/// How many searches for room may be in vain for each start that a listener allows.
+const LOOKS_FOR_START: u32 = 8;

@@ -42,6 +42,8 @@ pub(crate) struct PlainListener {
     pub(crate) unproven: Unproven,
     /// Sessions that may begin, from whatever block.
     pub(crate) starts: Bucket,
+    /// Searches for room for one, most of which may be in vain.
+    pub(crate) looks: Bucket,
     pub(crate) sequence: Option<Sequence>,
     /// Counts how often that has changed.
     pub(crate) sequence_changes: u32,
@@ -53,6 +55,7 @@ impl PlainListener {
         Self {
             unproven: Unproven::new(rules.map_or(0, |rules| rules.half_open_max)),
             starts: Bucket::full(now_ns),
+            looks: Bucket::full(now_ns),
             sequence: rules.and_then(|rules| rules.sequence),
             sequence_changes: 0,
         }
