@@ -391,7 +391,7 @@ fn it_lets_workers_sleep(machine: &Machine) {
     let page = include_str!("../../docs/howto/install.md");
     let (_, block) = page.split_once("systemctl edit ringgate").expect("the rights");
     let lines: Vec<_> = block.split("\n\n").nth(1).expect("them").lines().map(str::trim).collect();
-    assert!(lines[0] == "[Service]" && lines.len() == 4, "{lines:?}");
+    assert!(lines[0] == "[Service]" && lines.len() == 6, "{lines:?}");
     let folder = "/etc/systemd/system/ringgate.service.d";
     machine.write(&format!("{folder}/override.conf"), 0o644, &lines.join("\n"));
     machine.run("systemctl daemon-reload");
