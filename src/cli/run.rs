@@ -63,11 +63,12 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     if let Some(channel) = predecessor {
         let (joining, file, privileges) = (fleet.take(), file.as_path(), &privileges);
         let (own, program) = (Some(config), &program);
-        let as_many = OnceCell::new();
-        let plans = (&plan, &as_many);
-        let successor = Successor { config: own, joining, file, plans, privileges, program };
+        let cell = OnceCell::new();
+        let (plan_now, as_many) = (&plan, &cell);
+        let successor =
+            Successor { config: own, joining, file, plan: plan_now, as_many, privileges, program };
         if let Some(control) = successor.take_over(&channel)? {
-            drop((stored, as_many));
+            drop((stored, cell));
             control.hear_recorded(channel);
             return serve(control, privileges, plan, true);
         }

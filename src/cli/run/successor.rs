@@ -66,8 +66,9 @@ pub(super) struct Successor<'a> {
     /// The same, where the gateway is in a fleet.
     pub(super) joining: Option<Joining>,
     pub(super) file: &'a Path,
-    /// Of this process alone; and, where they differ, with as many workers as the other has.
-    pub(super) plans: (&'a Plan, &'a OnceCell<Plan>),
+    pub(super) plan: &'a Plan,
+    /// The same with as many workers as the process before has, where it has others.
+    pub(super) as_many: &'a OnceCell<Plan>,
     pub(super) privileges: &'a Privileges,
     pub(super) program: &'a Program,
 }
@@ -131,23 +132,18 @@ impl<'a> Successor<'a> {
         }
     }
 
-    /// What its workers are told.
-    fn plan(&self) -> &'a Plan {
-        self.plans.1.get().unwrap_or(self.plans.0)
-    }
-
-    /// Of `"auto"` it has as many workers as the process before: the processors that it may use now
-    /// may be others.
-    fn keep_workers(&self, theirs: u16) {
-        let (own, as_many) = self.plans;
+    /// What its workers are told. Of `"auto"` they are as many as in the process before: the
+    /// processors that this one may use may be others by now.
+    fn plan_for(&self, theirs: u16) -> &'a Plan {
+        let ours = self.plan.workers;
         let is_auto = self.config().gateway.workers == Workers::Auto;
-        if is_auto && theirs != own.workers && (1..=WORKERS_MAX).contains(&theirs.into()) {
-            as_many.get_or_init(|| Plan { workers: theirs, ..own.clone() });
-            let ours = own.workers;
-            tracing::warn!(
-                "workers = \"auto\" stays {theirs}, as in the process before; a restart would make it {ours}"
-            );
+        if !is_auto || theirs == ours || !(1..=WORKERS_MAX).contains(&theirs.into()) {
+            return self.plan;
         }
+        tracing::warn!(
+            "workers = \"auto\" stays {theirs}, as in the process before; a restart would make it {ours}"
+        );
+        self.as_many.get_or_init(|| Plan { workers: theirs, ..self.plan.clone() })
     }
 
     fn prepare(&self, offered: &mut Envelope) -> Result<Made<'a>, String> {
@@ -161,7 +157,6 @@ impl<'a> Successor<'a> {
         if clusters.is_some_and(|(before, now)| *before != now) {
             return Err("cluster.name or fleet.prefix has changed; that needs a restart".to_owned());
         }
-        self.keep_workers(facts.workers);
         let mut fds = fds.into_iter();
         let mut next = || fds.next().ok_or(TOO_LITTLE);
         let shared = next()?;
@@ -172,11 +167,11 @@ impl<'a> Successor<'a> {
         let doors = [admin.transpose()?, control.transpose()?, successors.transpose()?];
         let state = facts.state_dir.as_ref().map(|_| next()).transpose()?;
         let announce = facts.announce.as_ref().map(|_| next()).transpose()?;
-        let heir = Heir::prepare(self.plan(), &facts, &layout, fds.collect())?;
+        let heir = Heir::prepare(self.plan_for(facts.workers), &facts, &layout, fds.collect())?;
         let (folder, found) = self.folder(facts.state_dir.as_deref().zip(state))?;
         let spent = folder.as_ref().ok().and_then(state::spent_files);
         let sentence = |why: Failure| why.to_string();
-        make_folders(self.config(), self.plan().run_dir.is_some()).map_err(sentence)?;
+        make_folders(self.config(), self.plan.run_dir.is_some()).map_err(sentence)?;
         // They cannot be opened behind the next line.
         let kernel = (Overflows::open(), Usage::open());
         let (read, write) = privileges::folders(self.config(), self.file);
@@ -265,7 +260,7 @@ impl<'a> Successor<'a> {
             privileges::give_inherited(self.privileges, &fds)?;
             control.inherit_agents(&bytes, fds);
         }
-        let (run_dir, has_links) = (control.run_dir().to_owned(), self.plan().run_dir.is_some());
+        let (run_dir, has_links) = (control.run_dir().to_owned(), self.plan.run_dir.is_some());
         privileges::become_user(self.privileges, &run_dir, has_links)?;
         open_doors(&mut control, &run_dir, doors)?;
         match announce.filter(|_| control.is_in_fleet()) {
