@@ -6,7 +6,7 @@ mod faults;
 pub(super) mod player;
 mod turmoil;
 
-use self::player::{Player, delivering, long_message, messages, playing};
+use self::player::{Player, delivering, long_message, messages, not_heard_yet, playing};
 use super::clients::Scribe;
 use super::games::{Game, Heard};
 use super::rig::{OUR_USER, Rig, home, netcode_rules};
@@ -152,11 +152,7 @@ fn a_quiet_player_is_sent_heartbeats_in_place_of_keep_alives() {
 
 #[test]
 fn the_gate_says_nothing_before_the_player_knows_that_it_is_connected() {
-    let mut rig = Rig::new(delivering());
-    let game = Game::join(&mut rig, "arena");
-    let scribe = Scribe::new(&rig.token(1));
-    scribe.connect(&mut rig, home(1));
-    let session = rig.session_at(home(1));
+    let (mut rig, game, scribe, session) = not_heard_yet();
     game.send(&mut rig, (session, RELIABLE), b"welcome", 0);
     rig.pass(300);
     assert!(!scribe.kinds(&mut rig, home(1)).contains(&PacketKind::Payload));
@@ -220,12 +216,7 @@ fn a_game_process_is_told_when_too_much_waits_and_when_there_is_room_again() {
 
 #[test]
 fn a_game_process_is_told_what_becomes_of_messages_before_the_player_has_spoken() {
-    let mut rig = Rig::new(delivering());
-    let game = Game::join(&mut rig, "arena");
-    let scribe = Scribe::new(&rig.token(1));
-    scribe.connect(&mut rig, home(1));
-    let session = rig.session_at(home(1));
-    game.hear(&mut rig);
+    let (mut rig, game, scribe, session) = not_heard_yet();
     for n in 0..3 {
         game.send(&mut rig, (session, RELIABLE), &long_message(60_000, n), 0);
     }

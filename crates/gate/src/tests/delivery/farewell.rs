@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use super::RELIABLE;
-use super::player::{Player, delivering, long_message, playing};
+use super::player::{Player, delivering, long_message, not_heard_yet, playing};
 use crate::counters::Ended;
 use crate::mail::Mail;
 use crate::survey::{Survey, Wanted};
-use crate::tests::clients::{Library, Scribe};
+use crate::tests::clients::Library;
 use crate::tests::games::{Game, Heard};
 use crate::tests::rig::{OUR_USER, Rig, home, plain_setup};
 use ringgate_core::delivery::{Channel, Options};
@@ -257,12 +257,7 @@ fn where_nothing_is_delivered_it_is_over_at_once() {
 #[test]
 fn a_player_who_does_not_know_yet_that_it_is_connected_is_waited_for_and_not_longer() {
     for answers in [false, true] {
-        let mut rig = Rig::new(delivering());
-        let game = Game::join(&mut rig, "arena");
-        let scribe = Scribe::new(&rig.token(1));
-        scribe.connect(&mut rig, home(1));
-        let session = rig.session_at(home(1));
-        game.hear(&mut rig);
+        let (mut rig, game, scribe, session) = not_heard_yet();
         close_after(&mut rig, &game, session, 1000);
         rig.pass(500);
         assert_eq!(rig.sessions(), 1);

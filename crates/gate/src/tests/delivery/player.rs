@@ -1,6 +1,6 @@
 //! A player whose client has the delivery layer.
 
-use super::super::clients::{Library, Player as Raw};
+use super::super::clients::{Library, Player as Raw, Scribe};
 use super::super::games::{Game, Heard};
 use super::super::rig::{Rig, bundle_backend, home, listener, netcode_rules};
 use crate::setup::Setup;
@@ -91,6 +91,17 @@ pub(super) fn playing() -> (Rig, Game, Player, SessionId) {
     let session = rig.session_at(home(1));
     game.hear(&mut rig);
     (rig, game, player, session)
+}
+
+/// The same with a player who has not spoken, and may not know yet that it is connected.
+pub(super) fn not_heard_yet() -> (Rig, Game, Scribe, SessionId) {
+    let mut rig = Rig::new(delivering());
+    let game = Game::join(&mut rig, "arena");
+    let scribe = Scribe::new(&rig.token(1));
+    scribe.connect(&mut rig, home(1));
+    let session = rig.session_at(home(1));
+    game.hear(&mut rig);
+    (rig, game, scribe, session)
 }
 
 /// The messages that a game process has got since the last look, of one session.
