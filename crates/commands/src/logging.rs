@@ -71,10 +71,12 @@ pub fn announce(text: &str, is_heir: bool) -> Result<(), Failure> {
         return Ok(());
     }
     match exit::print(text) {
-        Err(why) if is_heir => tracing::warn!("{why}"),
-        said => return said,
+        Err(why) if is_heir => {
+            tracing::warn!("{why}");
+            Ok(())
+        }
+        said => said,
     }
-    Ok(())
 }
 
 #[cfg(test)]
