@@ -86,8 +86,8 @@ fn look(admin: &Admin) -> Option<Value> {
     admin.get("/status").ok().and_then(|page| serde_json::from_str(&page).ok())
 }
 
-/// The process is there until it has ended, whoever may have started another since. Who waits hears
-/// each few seconds how far it is.
+/// Waits until the process has ended, also where another has been started in its place. Says each
+/// few seconds how far it is.
 fn wait(admin: &Admin, before: Option<&Value>) -> Result<(), Failure> {
     let clock = Clock::start();
     let mut said_ns = 0;

@@ -131,7 +131,7 @@ fn a_player_who_sends_for_a_while_and_reads_nothing_calls_nobody_silent() {
     pair.run_until(60 * SECOND);
     assert_eq!((pair.player.state(), pair.came), (State::Connected, 4));
     assert!(pair.player.has_delivered_all());
-    // Nobody has heard anything of who does ask.
+    // The server says nothing any more, and the player has asked for an answer.
     pair.speaks = false;
     pair.run_until(71 * SECOND);
     assert_eq!(pair.player.state(), State::ConnectionTimedOut);
