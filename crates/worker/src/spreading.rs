@@ -232,7 +232,7 @@ impl Spreading {
             buckets: Arc::clone(&self.buckets),
             awake: Awake::new(workers, self.awake()),
             count: Arc::clone(&self.awake),
-            books: published.iter().map(|it| (Arc::clone(it), Busy::default())).collect(),
+            books: published.iter().map(|it| (Arc::clone(it), Busy::default(), 0.0)).collect(),
             is_auto: self.is_auto,
             given_ns: 0,
         };
@@ -296,17 +296,21 @@ struct Thoughts {
     buckets: Arc<Buckets>,
     awake: Awake,
     count: Arc<AtomicUsize>,
-    /// With what the last report has said.
-    books: Vec<(Arc<Published>, Busy)>,
+    /// With what an earlier report has said, and which part of its core a worker was busy for.
+    books: Vec<(Arc<Published>, Busy, f64)>,
     is_auto: bool,
     given_ns: u64,
 }
 
 impl Thoughts {
     fn look(&mut self, now_ns: u64) {
-        let busy = self.books.iter_mut().map(|(worker, before)| {
+        let busy = self.books.iter_mut().map(|(worker, before, busy)| {
             let now = worker.busy();
-            now.since(&std::mem::replace(before, now))
+            // Two reports that were asked for may have but a moment between them.
+            if now.at_ns >= before.at_ns + LOOK_EVERY.as_nanos() as u64 / 2 {
+                *busy = now.since(&std::mem::replace(before, now));
+            }
+            *busy
         });
         let busy: Vec<_> = busy.collect();
         let has_changed = self.awake.look(now_ns, &busy, self.is_auto);
