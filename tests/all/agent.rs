@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use ringgate_core::netcode::State;
 use ringgate_os::process;
 
-use crate::command::{Ending, ringgate, run};
+use crate::command::{Ending, ringgate, run, upgrade_at};
 use crate::control_rig::{Daemon, KEY_HEX, Page, Player, Text, ask, request, wait_for};
 use crate::folder::Folder;
 use crate::oncall::row;
@@ -380,8 +380,7 @@ fn play_on((backend, server): (String, impl FnOnce(&Folder) -> Program)) {
 }
 
 pub(crate) fn agent_upgrade(folder: &Folder) -> crate::command::Ran {
-    let control = folder.join("host/control.sock");
-    run(ringgate(["upgrade".as_ref(), "--control".as_ref(), control.as_os_str()]))
+    upgrade_at(&folder.join("host/control.sock"))
 }
 
 /// A process that an agent has started.

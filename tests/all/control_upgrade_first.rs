@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use ringgate_os::process;
 
-use crate::command::{ringgate, run};
+use crate::command::upgrade_at;
 use crate::control_rig::{Daemon, Game, KEY_HEX, Player, Text, wait_for};
 use crate::upgrade_rig::is_root;
 
@@ -28,8 +28,7 @@ fn outside(daemon: &Daemon) -> u32 {
 }
 
 fn upgrade(daemon: &Daemon) {
-    let control = daemon.control();
-    let said = run(ringgate(["upgrade".as_ref(), "--control".as_ref(), control.as_os_str()]));
+    let said = upgrade_at(&daemon.control());
     assert!(said.succeeded().starts_with("upgraded: process "));
 }
 

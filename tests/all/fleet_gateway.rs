@@ -9,7 +9,7 @@ use std::time::Duration;
 use ringgate_core::netcode::{ConnectToken, ServerAddresses, State};
 use ringgate_report::text::Append as _;
 
-use crate::command::{ringgate, run};
+use crate::command::{ringgate, run, upgrade_at};
 use crate::control_rig::{Daemon, Game, Player, Text, token, wait_for};
 use crate::fleet_rig::{Fleet, backend, backend_is_up, in_fleet, key, routing_token};
 use crate::oncall::row;
@@ -508,8 +508,7 @@ pub(crate) struct Heir(String);
 impl Heir {
     /// The one that a gateway is handed over to now.
     pub(crate) fn of(daemon: &Daemon) -> Self {
-        let control = daemon.control();
-        let ran = run(ringgate(["upgrade".as_ref(), "--control".as_ref(), control.as_os_str()]));
+        let ran = upgrade_at(&daemon.control());
         assert_eq!(ran.code, Some(0), "{} {}", ran.stderr, daemon.log());
         let heir = daemon.ask("/status").json()["pid"].as_u64().expect("a number");
         Self(heir.to_string())

@@ -10,7 +10,7 @@ use std::time::Duration;
 use ringgate_os::{clock, process};
 use ringgate_process::handover::{Channel, Message, Silence};
 
-use crate::command::{ringgate, run};
+use crate::command::{ringgate, upgrade_at};
 use crate::control_rig::{Daemon, PATIENCE, Text, wait_for};
 use crate::io_rig::Rig;
 
@@ -54,8 +54,7 @@ impl Line {
 
     /// `ringgate upgrade`: its exit code and what it says.
     pub(crate) fn upgrade(&mut self) -> (Option<i32>, String) {
-        let control = self.daemon.control();
-        let ran = run(ringgate(["upgrade".as_ref(), "--control".as_ref(), control.as_os_str()]));
+        let ran = upgrade_at(&self.daemon.control());
         if ran.code == Some(0) {
             self.heirs.push(self.pid());
         }

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use ringgate_os::process::effective_uid;
 use ringgate_xdp::frame::Mac;
 
-use crate::command::{Ending, Ran, ringgate, run};
+use crate::command::{Ending, Ran, ringgate, run, upgrade_at};
 use crate::control_rig::{Daemon, KEY_HEX, PROTOCOL_ID, Text, wait_for};
 use crate::netns::Pair;
 use crate::upgrade_rig::kill;
@@ -122,8 +122,7 @@ impl Host {
 
     /// `ringgate upgrade`: its exit code and what it says.
     pub(crate) fn upgrade(&mut self) -> (Option<i32>, String) {
-        let control = self.daemon.control();
-        let ran = run(ringgate(["upgrade".as_ref(), "--control".as_ref(), control.as_os_str()]));
+        let ran = upgrade_at(&self.daemon.control());
         if ran.code == Some(0) {
             let status = self.daemon.status();
             self.heirs.push(status["pid"].as_u64().expect("a number") as u32);
