@@ -23,12 +23,14 @@
 
 mod address;
 mod arbiter;
+mod fields;
 mod frame;
 mod message;
 mod moves;
 mod read;
 mod reason;
 mod record;
+mod rows;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -136,9 +138,6 @@ pub const MULTICAST_SESSIONS_MAX: usize = 1024;
 
 const SESSION_BYTES: usize = 8;
 const COUNT_BYTES: usize = 2;
-
-/// A [`CloseAfter`] without a text: header, session, reason and time.
-pub(crate) const CLOSE_AFTER_BYTES_MIN: usize = HEADER_BYTES + SESSION_BYTES + 1 + 4;
 
 /// A [`Move`] with everything.
 pub const MOVE_RECORD_BYTES_MAX: usize = HEADER_BYTES

@@ -4,7 +4,8 @@
 //! None of it reaches a game process. Whoever does not know these records passes over them, and
 //! whatever is not exactly one of them is of a later version.
 
-use super::{Frame, LONG_PAYLOAD_BYTES_MAX, SESSION_BYTES, SessionId, Writer, kind};
+use super::fields::{Body, Field, Fields, fields, put, records, writers};
+use super::{Frame, LONG_PAYLOAD_BYTES_MAX, RecordError, SessionId, Writer, kind};
 
 /// A session's name in its cluster, which it keeps whichever gateway has it.
 pub type ClusterId = [u8; CLUSTER_ID_BYTES];
@@ -171,31 +172,17 @@ impl<'a> ToArbiter<'a> {
     /// Decodes a record, if it is one of these.
     #[inline]
     pub fn decode(frame: Frame<'a>) -> Option<Self> {
-        let body = frame.body();
-        if frame.flags() != 0 {
-            return None;
-        }
-        match frame.kind() {
-            kind::NUMBERED => {
-                let (session, body) = body.split_first_chunk()?;
-                let (number, bytes) = body.split_first_chunk()?;
-                let session = SessionId::from_u64(u64::from_le_bytes(*session))?;
-                let fits = !bytes.is_empty() && bytes.len() <= LONG_PAYLOAD_BYTES_MAX;
-                let number = u64::from_le_bytes(*number);
-                fits.then_some(Self::Numbered { session, number, bytes })
+        match (frame.flags(), frame.kind()) {
+            (0, kind::NUMBERED) => {
+                let mut body = Body::of(frame);
+                let (session, number) = (body.take().ok()?, body.take().ok()?);
+                let bytes = body.take_payload(LONG_PAYLOAD_BYTES_MAX).ok()?;
+                Some(Self::Numbered { session, number, bytes })
             }
-            kind::CLUSTERED => Clustered::decode(body).map(Self::Clustered),
-            kind::CLAIM => ClusterClaim::decode(body, false).map(Self::Claim),
-            kind::GIVEN => had(body).map(|(id, tenure)| Self::Given { id, tenure }),
-            kind::OVER => had(body).map(|(id, tenure)| Self::Over { id, tenure }),
-            kind::WOKE => body.try_into().ok().map(|it| Self::Woke(u64::from_le_bytes(it))),
-            kind::TAKE => ClusterClaim::decode(body, true).map(Self::Claim),
-            kind::PLAYS => Plays::decode(body).map(Self::Plays),
-            kind::THERE => {
-                let session = u64::from_le_bytes(body.try_into().ok()?);
-                SessionId::from_u64(session).map(Self::There)
+            (0, kind @ (kind::CLAIM | kind::TAKE)) => {
+                Body::of(frame).whole(|body| body.take_claim(kind == kind::TAKE)).ok()
             }
-            _ => None,
+            _ => Self::fixed(frame).ok()?,
         }
     }
 }
@@ -203,89 +190,49 @@ impl<'a> ToArbiter<'a> {
 impl<'a> FromArbiter<'a> {
     /// Decodes a record, if it is one of these.
     pub fn decode(frame: Frame<'a>) -> Option<Self> {
-        let body = frame.body();
-        match (frame.flags(), frame.kind()) {
-            (0, kind::ARBITRATES) if body.is_empty() => Some(Self::Arbitrates),
-            (0, kind::ARBITRATES_PLAIN) if body.is_empty() => Some(Self::ArbitratesPlain),
-            (0, kind::ARBITRATES_DELIVERY) if body.is_empty() => Some(Self::ArbitratesDelivery),
-            (0, kind::CROWDED) if body == [0] || body == [1] => Some(Self::Crowded(body == [1])),
-            (0, kind::STANDING) => Standing::decode(body).map(Self::Standing),
-            (0, kind::SURE) => body.try_into().ok().map(|it| Self::Sure(u64::from_le_bytes(it))),
-            _ => None,
+        match (frame.flags(), frame.kind(), frame.body()) {
+            (0, kind::ARBITRATES, []) => Some(Self::Arbitrates),
+            (0, kind::ARBITRATES_PLAIN, []) => Some(Self::ArbitratesPlain),
+            (0, kind::ARBITRATES_DELIVERY, []) => Some(Self::ArbitratesDelivery),
+            (0, kind::STANDING, _) => Body::of(frame).whole(Body::take_standing).ok(),
+            _ => Self::fixed(frame).ok()?,
         }
     }
 }
 
-impl Clustered {
-    fn decode(mut body: &[u8]) -> Option<Self> {
-        let it = Self {
-            session: SessionId::from_u64(u64::from_le_bytes(take(&mut body)?))?,
-            id: take(&mut body)?,
-            tenure: u32::from_le_bytes(take(&mut body)?),
-            token_until_s: u64::from_le_bytes(take(&mut body)?),
-            timeout_ms: u32::from_le_bytes(take(&mut body)?),
-            delivery: if body.is_empty() { None } else { Some(AgentDelivery::decode(&mut body)?) },
-        };
-        body.is_empty().then_some(it)
-    }
+fields!(Clustered { session, id, tenure, token_until_s, timeout_ms, delivery });
+fields!(AgentDelivery { keep_alive_ms, begins });
+fields!(Plays { session, id, tenure, player });
+
+records! { ToArbiter:
+    /// To an arbiter: what a session is whose opening follows.
+    CLUSTERED: clustered(it: &Clustered) => Self::Clustered(it);
+    /// To an arbiter that delivers: the player of a session is there.
+    THERE: there(session: SessionId) => Self::There(session);
+    /// To an arbiter: whose a session is whose opening follows.
+    PLAYS: plays(it: &Plays) => Self::Plays(it);
+    /// To an arbiter: nothing more goes to the player of a session that was given away.
+    GIVEN: given(id: &ClusterId, tenure: u32) => Self::Given { id, tenure };
+    /// To an arbiter: a session is over that this gateway has had.
+    OVER: over(id: &ClusterId, tenure: u32) => Self::Over { id, tenure };
+    /// To an arbiter: the gateway has slept.
+    WOKE: woke(number: u64) => Self::Woke(number);
 }
 
-impl AgentDelivery {
-    fn decode(body: &mut &[u8]) -> Option<Self> {
-        let keep_alive_ms = u32::from_le_bytes(take(body)?);
-        let begins = match take(body)? {
-            [0] => false,
-            [1] => true,
-            _ => return None,
-        };
-        Some(Self { keep_alive_ms, begins })
-    }
+records! { FromArbiter:
+    /// From an arbiter: the gateway was told of all that is not its own any more.
+    SURE: sure(number: u64) => Self::Sure(number);
+    /// Writes [`FromArbiter::Crowded`]. `false` where there is no room.
+    CROWDED: crowded(is_crowded: bool) => Self::Crowded(is_crowded);
 }
 
-impl Plays {
-    fn decode(mut body: &[u8]) -> Option<Self> {
-        let it = Self {
-            session: SessionId::from_u64(u64::from_le_bytes(take(&mut body)?))?,
-            id: take(&mut body)?,
-            tenure: u32::from_le_bytes(take(&mut body)?),
-            player: take(&mut body)?,
-        };
-        body.is_empty().then_some(it)
-    }
-}
-
-impl ClusterClaim {
-    fn decode(mut body: &[u8], is_offered: bool) -> Option<Self> {
-        let it = Self {
-            id: take(&mut body)?,
-            tenure: u32::from_le_bytes(take(&mut body)?),
-            over: u32::from_le_bytes(take(&mut body)?),
-            timeout_ms: u32::from_le_bytes(take(&mut body)?),
-            is_offered,
-        };
-        body.is_empty().then_some(it)
-    }
-}
-
-impl<'a> Standing<'a> {
-    fn decode(mut body: &'a [u8]) -> Option<Self> {
-        let (id, tenure) = (take(&mut body)?, u32::from_le_bytes(take(&mut body)?));
-        let [reply] = take(&mut body)?;
-        let reply = match (reply, body) {
-            (GRANTED, window) if window.len() <= WINDOW_BYTES_MAX => ArbiterReply::Granted(window),
-            (FENCED, [a, b, c, d]) => {
-                ArbiterReply::Fenced { holder: u32::from_le_bytes([*a, *b, *c, *d]) }
-            }
-            (ENDED, []) => ArbiterReply::Ended,
-            (FULL, []) => ArbiterReply::Full,
-            (SECOND, mut body) => {
-                let (first, holder) = (take(&mut body)?, u32::from_le_bytes(take(&mut body)?));
-                body.is_empty().then_some(ArbiterReply::Second { first, holder })?
-            }
-            _ => return None,
-        };
-        Some(Self { id, tenure, reply })
-    }
+writers! {
+    /// From an arbiter, right behind the hello: that it is one.
+    ARBITRATES: arbitrates();
+    /// From an arbiter, right behind that: that it is one of plain players, too.
+    ARBITRATES_PLAIN: arbitrates_plain();
+    /// From an arbiter, right behind that: that it delivers the messages of players, too.
+    ARBITRATES_DELIVERY: arbitrates_delivery();
 }
 
 impl Writer<'_> {
@@ -293,114 +240,16 @@ impl Writer<'_> {
     #[inline]
     #[must_use]
     pub fn numbered(&mut self, session: SessionId, number: u64, bytes: &[u8]) -> bool {
-        if bytes.is_empty() || bytes.len() > LONG_PAYLOAD_BYTES_MAX {
-            return false;
-        }
-        self.record(kind::NUMBERED, SESSION_BYTES + 8 + bytes.len(), |body| {
-            body.u64(session.as_u64());
-            body.u64(number);
-            body.bytes(bytes);
-        })
-    }
-
-    /// To an arbiter: what a session is whose opening follows.
-    #[must_use]
-    pub fn clustered(&mut self, it: &Clustered) -> bool {
-        let rest = if it.delivery.is_some() { 4 + 1 } else { 0 };
-        self.record(kind::CLUSTERED, SESSION_BYTES + CLUSTER_ID_BYTES + 4 + 8 + 4 + rest, |body| {
-            body.u64(it.session.as_u64());
-            body.bytes(&it.id);
-            body.u32(it.tenure);
-            body.u64(it.token_until_s);
-            body.u32(it.timeout_ms);
-            if let Some(AgentDelivery { keep_alive_ms, begins }) = it.delivery {
-                body.u32(keep_alive_ms);
-                body.bytes(&[begins.into()]);
-            }
-        })
-    }
-
-    /// To an arbiter that delivers: the player of a session is there.
-    #[must_use]
-    pub fn there(&mut self, session: SessionId) -> bool {
-        self.record(kind::THERE, SESSION_BYTES, |body| body.u64(session.as_u64()))
-    }
-
-    /// To an arbiter: whose a session is whose opening follows.
-    #[must_use]
-    pub fn plays(&mut self, it: &Plays) -> bool {
-        self.record(kind::PLAYS, SESSION_BYTES + CLUSTER_ID_BYTES + 4 + 16, |body| {
-            body.u64(it.session.as_u64());
-            body.bytes(&it.id);
-            body.u32(it.tenure);
-            body.bytes(&it.player);
-        })
+        !bytes.is_empty()
+            && bytes.len() <= LONG_PAYLOAD_BYTES_MAX
+            && put!(self, [kind::NUMBERED, 0]; session, number, bytes)
     }
 
     /// To an arbiter: the gateway wants to go on with a session.
     #[must_use]
     pub fn claim(&mut self, it: &ClusterClaim) -> bool {
         let kind = if it.is_offered { kind::TAKE } else { kind::CLAIM };
-        self.record(kind, CLUSTER_ID_BYTES + 3 * 4, |body| {
-            body.bytes(&it.id);
-            body.u32(it.tenure);
-            body.u32(it.over);
-            body.u32(it.timeout_ms);
-        })
-    }
-
-    /// To an arbiter: nothing more goes to the player of a session that was given away.
-    #[must_use]
-    pub fn given(&mut self, id: &ClusterId, tenure: u32) -> bool {
-        self.had(kind::GIVEN, id, tenure)
-    }
-
-    /// To an arbiter: a session is over that this gateway has had.
-    #[must_use]
-    pub fn over(&mut self, id: &ClusterId, tenure: u32) -> bool {
-        self.had(kind::OVER, id, tenure)
-    }
-
-    /// To an arbiter: the gateway has slept.
-    #[must_use]
-    pub fn woke(&mut self, number: u64) -> bool {
-        self.record(kind::WOKE, 8, |body| body.u64(number))
-    }
-
-    /// From an arbiter: the gateway was told of all that is not its own any more.
-    #[must_use]
-    pub fn sure(&mut self, number: u64) -> bool {
-        self.record(kind::SURE, 8, |body| body.u64(number))
-    }
-
-    /// Writes [`FromArbiter::Crowded`]. `false` where there is no room.
-    pub fn crowded(&mut self, is_crowded: bool) -> bool {
-        self.record(kind::CROWDED, 1, |body| body.bytes(&[is_crowded.into()]))
-    }
-
-    fn had(&mut self, kind: u8, id: &ClusterId, tenure: u32) -> bool {
-        self.record(kind, CLUSTER_ID_BYTES + 4, |body| {
-            body.bytes(id);
-            body.u32(tenure);
-        })
-    }
-
-    /// From an arbiter, right behind the hello: that it is one.
-    #[must_use]
-    pub fn arbitrates(&mut self) -> bool {
-        self.record(kind::ARBITRATES, 0, |_| ())
-    }
-
-    /// From an arbiter, right behind that: that it is one of plain players, too.
-    #[must_use]
-    pub fn arbitrates_plain(&mut self) -> bool {
-        self.record(kind::ARBITRATES_PLAIN, 0, |_| ())
-    }
-
-    /// From an arbiter, right behind that: that it delivers the messages of players, too.
-    #[must_use]
-    pub fn arbitrates_delivery(&mut self) -> bool {
-        self.record(kind::ARBITRATES_DELIVERY, 0, |_| ())
+        put!(self, [kind, 0]; it.id, it.tenure, it.over, it.timeout_ms)
     }
 
     /// From an arbiter: how it stands with a session.
@@ -413,32 +262,33 @@ impl Writer<'_> {
             ArbiterReply::Full => (FULL, None, &[][..]),
             ArbiterReply::Second { first, holder } => (SECOND, Some(*holder), &first[..]),
         };
-        if bytes.len() > WINDOW_BYTES_MAX {
-            return false;
-        }
-        let rest = bytes.len() + holder.map_or(0, |_| 4);
-        self.record(kind::STANDING, CLUSTER_ID_BYTES + 4 + 1 + rest, |body| {
-            body.bytes(&it.id);
-            body.u32(it.tenure);
-            body.bytes(&[reply]);
-            body.bytes(bytes);
-            if let Some(holder) = holder {
-                body.u32(holder);
-            }
-        })
+        bytes.len() <= WINDOW_BYTES_MAX
+            && put!(self, [kind::STANDING, 0]; it.id, it.tenure, reply, bytes, holder)
     }
 }
 
-/// A session that the gateway has had, and as whom.
-fn had(body: &[u8]) -> Option<(ClusterId, u32)> {
-    let (id, tenure) = body.split_first_chunk()?;
-    Some((*id, u32::from_le_bytes(tenure.try_into().ok()?)))
-}
+impl<'a> Body<'a> {
+    fn take_claim(&mut self, is_offered: bool) -> Result<ToArbiter<'a>, RecordError> {
+        let (id, tenure, over, timeout_ms) =
+            (self.take()?, self.take()?, self.take()?, self.take()?);
+        Ok(ToArbiter::Claim(ClusterClaim { id, tenure, over, timeout_ms, is_offered }))
+    }
 
-fn take<const BYTES: usize>(body: &mut &[u8]) -> Option<[u8; BYTES]> {
-    let (field, rest) = body.split_first_chunk()?;
-    *body = rest;
-    Some(*field)
+    fn take_standing(&mut self) -> Result<FromArbiter<'a>, RecordError> {
+        let (id, tenure) = (self.take()?, self.take()?);
+        let reply = match self.take()? {
+            GRANTED => ArbiterReply::Granted(self.take()?),
+            FENCED => ArbiterReply::Fenced { holder: self.take()? },
+            ENDED => ArbiterReply::Ended,
+            FULL => ArbiterReply::Full,
+            SECOND => ArbiterReply::Second { first: self.take()?, holder: self.take()? },
+            _ => return Err(RecordError::BodyLength),
+        };
+        if matches!(reply, ArbiterReply::Granted(window) if window.len() > WINDOW_BYTES_MAX) {
+            return Err(RecordError::BodyLength);
+        }
+        Ok(FromArbiter::Standing(Standing { id, tenure, reply }))
+    }
 }
 
 const GRANTED: u8 = 1;
@@ -449,7 +299,7 @@ const SECOND: u8 = 5;
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Frames, HEADER_BYTES, RecordError, ToGame, ToGateway};
+    use super::super::{Frames, HEADER_BYTES, SESSION_BYTES, ToGame, ToGateway};
     use super::*;
 
     const ID: ClusterId = [7; 16];
