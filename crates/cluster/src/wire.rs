@@ -17,7 +17,7 @@ use crate::number::Incarnation;
 use crate::question::SessionId;
 use crate::record::RECORD_BYTES_MAX;
 
-pub use ear::{Ear, Heard};
+pub use ear::Ear;
 
 /// The version that this code speaks. Two members speak the lower one of theirs.
 pub const VERSION: u8 = 5;

@@ -2,9 +2,7 @@
 
 use ringgate_core::limits::LISTENERS_MAX;
 
-use super::{Datagram, Entries, Message, Offered, Refused, VERSION};
-use crate::number::Incarnation;
-use crate::question::SessionId;
+use super::{Datagram, Message, Refused, VERSION};
 
 /// What this member has heard of another one on one connection.
 #[derive(Debug, Default)]
@@ -21,93 +19,41 @@ struct Named {
     here: Option<u16>,
 }
 
-/// What follows from a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heard<'a> {
-    /// The member speaks with us from now on.
-    Begun,
-    /// Players of our listener of this number are there.
-    Told(u16, Entries<'a>),
-    /// They are not any more.
-    Left(u16, Entries<'a>),
-    /// All of them are known.
-    AllTold,
-    /// It wants to be told of all that we have.
-    Asked,
-    /// So much that we have forwarded was accepted.
-    Accepted(u16, Entries<'a>),
-    /// Which process it is.
-    Incarnation(Incarnation),
-    /// It stands by for these players of our listener of this number.
-    Stands(u16, Entries<'a>),
-    /// It does not any more.
-    StandsNot(u16, Entries<'a>),
-    /// We are to stand by for a session of our listener of this number, if there is one.
-    Record(Option<u16>, &'a [u8]),
-    /// We are not to stand by for that one any more.
-    Release(SessionId),
-    /// We are to go on with that one.
-    Offer(Offered),
-    /// Whether the member drains: it goes on with nothing then.
-    Leaving(bool),
-    /// It wants to know whether we are there.
-    Question(u32),
-    /// It is there.
-    Answer(u32),
-    /// It asks whether this process is there.
-    Doubt(Incarnation),
-    /// Nothing that concerns us.
-    Nothing,
-}
-
 impl Ear {
     /// The version that both speak, once the member has said its own.
     pub const fn version(&self) -> Option<u8> {
         self.version
     }
 
-    /// Takes in a message. `here` says which number a listener has here.
+    /// Takes in a message, and says the number here of the listener that it is about, if there is
+    /// one. `here` says which number a listener has here.
     pub fn hear<'a>(
         &mut self,
         bytes: &'a [u8],
         here: impl FnOnce(&str) -> Option<u16>,
-    ) -> Result<Heard<'a>, Refused> {
+    ) -> Result<(Option<u16>, Message<'a>), Refused> {
         let message = Message::read(bytes)?;
-        if self.version.is_none() && !matches!(message, Message::Begin { .. }) {
+        if self.version.is_some() == matches!(message, Message::Begin { .. }) {
             return Err(Refused::Order);
         }
-        let of = |ear: &Self, all: Entries<'a>, heard: fn(u16, Entries<'a>) -> Heard<'a>| {
-            let number = ear.number(all.listener)?;
-            Ok(number.map_or(Heard::Nothing, |number| heard(number, all)))
-        };
-        Ok(match message {
+        let listener = match message {
+            Message::Told(all)
+            | Message::Left(all)
+            | Message::Stands(all)
+            | Message::StandsNot(all)
+            | Message::Accepted(all) => self.number(all.listener)?,
+            Message::Record { listener, .. } => self.number(listener)?,
             Message::Begin { version } => {
-                if self.version.replace(version.min(VERSION)).is_some() {
-                    return Err(Refused::Order);
-                }
-                Heard::Begun
+                self.version = Some(version.min(VERSION));
+                None
             }
             Message::Listener { number, name } => {
                 self.name(number, name, here);
-                Heard::Nothing
+                None
             }
-            Message::Told(entries) => of(self, entries, Heard::Told)?,
-            Message::Left(entries) => of(self, entries, Heard::Left)?,
-            Message::Stands(entries) => of(self, entries, Heard::Stands)?,
-            Message::StandsNot(entries) => of(self, entries, Heard::StandsNot)?,
-            Message::Record { listener, bytes } => Heard::Record(self.number(listener)?, bytes),
-            Message::Incarnation(it) => Heard::Incarnation(it),
-            Message::Release(session) => Heard::Release(session),
-            Message::Offer(it) => Heard::Offer(it),
-            Message::Leaving(it) => Heard::Leaving(it),
-            Message::Doubt(it) => Heard::Doubt(it),
-            Message::Question(it) => Heard::Question(it),
-            Message::Answer(it) => Heard::Answer(it),
-            Message::AllTold => Heard::AllTold,
-            Message::Ask => Heard::Asked,
-            Message::Accepted(entries) => of(self, entries, Heard::Accepted)?,
-            Message::Unknown => Heard::Nothing,
-        })
+            _ => None,
+        };
+        Ok((listener, message))
     }
 
     /// A datagram that the member has forwarded, and the number of its listener here. Where there

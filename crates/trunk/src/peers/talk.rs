@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ringgate_cluster::wire::{
-    DATAGRAM_BYTES_MAX, Datagram, Draft, Ear, HOPS_MAX, Heard, Message, Offered, Refused, VERSION,
+    DATAGRAM_BYTES_MAX, Datagram, Draft, Ear, HOPS_MAX, Message, Offered, Refused, VERSION,
     VERSION_OFFER, VERSION_STANDBY,
 };
 use ringgate_cluster::{Incarnation, News, NoRoom, RECORD_BYTES_MAX, Record, SessionId};
@@ -166,49 +166,53 @@ impl Talk {
         processes: &mut Processes,
     ) -> Result<(), &'static str> {
         let number = self.number;
-        match self.ear.hear(message, here(ours)).map_err(Refused::name)? {
-            Heard::Begun => {
+        let (listener, message) = self.ear.hear(message, here(ours)).map_err(Refused::name)?;
+        match (message, listener) {
+            (Message::Begin { .. }, _) => {
                 self.name(ours);
                 self.begin_all();
             }
-            Heard::Told(listener, all) => {
+            (Message::Told(all), Some(listener)) => {
                 let mut all = all.iter();
                 let learnt = all.try_for_each(|(it, _)| players.learn(number, listener, &it));
                 return learnt.map_err(|why| why_not(why, ["players", "players_share"]));
             }
-            Heard::Left(listener, all) => {
+            (Message::Left(all), Some(listener)) => {
                 all.iter().for_each(|(it, _)| players.unlearn(number, listener, &it));
             }
-            Heard::AllTold => self.is_complete = true,
-            Heard::Asked => {
+            (Message::AllTold, _) => self.is_complete = true,
+            (Message::Ask, _) => {
                 self.begin_all();
                 self.asked = self.asked.saturating_add(1);
             }
-            Heard::Accepted(listener, all) => {
+            (Message::Accepted(all), Some(listener)) => {
                 for (it, per_s) in all.iter() {
                     players.learn_accepted(number, listener, &it, per_s);
                 }
             }
-            Heard::Incarnation(it) => return self.take_incarnation(it, players, processes),
-            Heard::Stands(listener, all) => {
+            (Message::Incarnation(it), _) => {
+                return self.take_incarnation(it, players, processes);
+            }
+            (Message::Stands(all), Some(listener)) => {
                 let mut all = all.iter();
                 let learnt =
                     all.try_for_each(|(it, _)| players.learn_stands(number, listener, &it));
                 return learnt.map_err(|why| why_not(why, ["players", "players_share"]));
             }
-            Heard::StandsNot(listener, all) => {
+            (Message::StandsNot(all), Some(listener)) => {
                 all.iter().for_each(|(it, _)| players.unlearn_stands(number, listener, &it));
             }
-            Heard::Record(listener, bytes) => {
+            (Message::Record { bytes, .. }, listener) => {
                 let listener = listener.ok_or("listener_absent")?;
                 return self.stand_by(listener, bytes, players);
             }
-            Heard::Release(session) => players.stand_down(number, session),
-            Heard::Offer(it) => players.hear_offer(number, &it),
-            Heard::Leaving(it) => self.is_leaving = it,
-            Heard::Doubt(it) => self.doubted = Some(it),
-            Heard::Question(it) => self.draft.message(&Message::Answer(it)),
-            Heard::Answer(_) | Heard::Nothing => {}
+            (Message::Release(session), _) => players.stand_down(number, session),
+            (Message::Offer(it), _) => players.hear_offer(number, &it),
+            (Message::Leaving(it), _) => self.is_leaving = it,
+            (Message::Doubt(it), _) => self.doubted = Some(it),
+            (Message::Question(it), _) => self.draft.message(&Message::Answer(it)),
+            // None of our listeners is concerned.
+            (Message::Listener { .. } | Message::Answer(_) | Message::Unknown, _) | (_, None) => {}
         }
         Ok(())
     }

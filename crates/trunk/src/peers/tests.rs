@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringgate_cluster::wire::{Datagram, Ear, Heard, Message, VERSION};
+use ringgate_cluster::wire::{Datagram, Ear, Message, VERSION};
 use ringgate_cluster::{
     Incarnation, NetcodeProof, Proof, RECORD_BYTES_MAX, Record, SessionId, Tenure, Term,
 };
@@ -513,8 +513,8 @@ impl Raw {
         let mut hear = |event: Event<'_>| {
             let Event::Message(message) = event else { return };
             let (all, is_here) = match ear.hear(message, |_| Some(EU)) {
-                Ok(Heard::Told(_, all)) => (all, true),
-                Ok(Heard::Left(_, all)) => (all, false),
+                Ok((_, Message::Told(all))) => (all, true),
+                Ok((_, Message::Left(all))) => (all, false),
                 _ => return,
             };
             heard.extend(all.iter().map(|(player, _)| (player, is_here)));
