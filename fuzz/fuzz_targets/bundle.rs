@@ -70,9 +70,7 @@ fn check_cluster(frame: Frame<'_>) {
         ToArbiter::There(session) => writer.there(session),
     });
     let from = FromArbiter::decode(frame).map(|record| match record {
-        FromArbiter::Arbitrates => writer.arbitrates(),
-        FromArbiter::ArbitratesPlain => writer.arbitrates_plain(),
-        FromArbiter::ArbitratesDelivery => writer.arbitrates_delivery(),
+        FromArbiter::Arbitrates(which) => writer.arbitrates(which),
         FromArbiter::Crowded(is_crowded) => writer.crowded(is_crowded),
         FromArbiter::Sure(number) => writer.sure(number),
         FromArbiter::Standing(it) => writer.standing(&it),

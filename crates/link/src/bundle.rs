@@ -37,8 +37,8 @@ mod tests;
 mod write;
 
 pub use arbiter::{
-    AgentDelivery, ArbiterReply, CLUSTER_ID_BYTES, ClusterClaim, ClusterId, Clustered, FromArbiter,
-    Plays, Standing, ToArbiter, WINDOW_BYTES_MAX,
+    AgentDelivery, ArbiterReply, Arbitrated, CLUSTER_ID_BYTES, ClusterClaim, ClusterId, Clustered,
+    FromArbiter, Plays, Standing, ToArbiter, WINDOW_BYTES_MAX,
 };
 pub use frame::{Frame, Frames, Run};
 pub use message::{Assembly, Channel, MessagePart};
@@ -212,15 +212,12 @@ mod kind {
     pub(super) const ANSWER: u8 = 147;
     pub(super) const CONFIRM: u8 = 148;
     /// From agents alone.
-    pub(super) const ARBITRATES: u8 = 149;
+    /// By what is arbitrated, as `Arbitrated` has it.
+    pub(super) const ARBITRATES: [u8; 3] = [149, 152, 154];
     pub(super) const STANDING: u8 = 150;
     pub(super) const SURE: u8 = 151;
-    pub(super) const ARBITRATES_PLAIN: u8 = 152;
     /// To agents alone.
     pub(super) const PLAYS: u8 = 153;
-    /// From agents alone.
-    pub(super) const ARBITRATES_DELIVERY: u8 = 154;
-    /// To agents alone.
     pub(super) const THERE: u8 = 155;
     /// From agents alone.
     pub(super) const CROWDED: u8 = 156;

@@ -10,7 +10,14 @@ use crate::traffic::{DeliveryTraffic, ListenerTraffic};
 use ringgate_batch::Endpoint;
 use ringgate_core::carry::{Broken, Carry, Reader, Writer, maybe_time, time};
 use ringgate_core::drops::DropReason;
-use ringgate_link::bundle::{Channel, MessagePart, SessionId};
+use ringgate_link::bundle::{Arbitrated, Channel, MessagePart, SessionId};
+
+/// What a link arbitrates is said in these records.
+const ARBITRATED: [(Arbitrated, Kind); 3] = [
+    (Arbitrated::Netcode, Kind::LinkArbitrates),
+    (Arbitrated::Plain, Kind::LinkArbitratesPlain),
+    (Arbitrated::Delivery, Kind::LinkArbitratesDelivery),
+];
 
 /// Writes what all fronts share.
 pub(crate) fn hand_over_common(common: &Common, sink: &mut Sink<'_>) -> Result<(), Refused> {
@@ -54,14 +61,10 @@ pub(crate) fn hand_over_common(common: &Common, sink: &mut Sink<'_>) -> Result<(
             sink.append(Kind::Link, |out| common.hand_over_link(at, out))?;
         }
     }
-    for (at, _) in links.all.pairs().filter(|(at, _)| links.arbitrates(*at)) {
-        sink.append(Kind::LinkArbitrates, |out| at.write(out))?;
-    }
-    for (at, _) in links.all.pairs().filter(|(at, _)| links.arbitrates_plain(*at)) {
-        sink.append(Kind::LinkArbitratesPlain, |out| at.write(out))?;
-    }
-    for (at, _) in links.all.pairs().filter(|(at, _)| links.arbitrates_delivery(*at)) {
-        sink.append(Kind::LinkArbitratesDelivery, |out| at.write(out))?;
+    for (which, kind) in ARBITRATED {
+        for (at, _) in links.all.pairs().filter(|(at, _)| links.arbitrates(*at, which)) {
+            sink.append(kind, |out| at.write(out))?;
+        }
     }
     for (at, link) in links.all.pairs() {
         let begun = link.as_ref().and_then(|link| link.assembly.begun());
@@ -145,12 +148,9 @@ pub(crate) fn take_common(
         },
         Kind::LinkArbitrates | Kind::LinkArbitratesPlain | Kind::LinkArbitratesDelivery => {
             let at = LinkId::read(from)?;
-            if let Some(Some(link)) = common.links.all.get_mut(at) {
-                match kind {
-                    Kind::LinkArbitrates => link.arbitrates = true,
-                    Kind::LinkArbitratesPlain => link.arbitrates_plain = true,
-                    _ => link.arbitrates_delivery = true,
-                }
+            let which = ARBITRATED.iter().find(|(_, it)| *it == kind);
+            if let (Some(Some(link)), Some((which, _))) = (common.links.all.get_mut(at), which) {
+                link.arbitrates[*which as usize] = true;
             }
             Ok(())
         }

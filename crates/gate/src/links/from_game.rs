@@ -14,8 +14,8 @@ use crate::turn::Turn;
 use ringgate_batch::Credentials;
 use ringgate_core::drops::DropReason;
 use ringgate_link::bundle::{
-    Frame, FromArbiter, Goodbye, GoodbyeReason, Hello, MessagePart, RecordError, ToGateway,
-    VERSION_FAREWELL, VERSION_MESSAGES, VERSION_MOVES, Welcome,
+    Arbitrated, Frame, FromArbiter, Goodbye, GoodbyeReason, Hello, MessagePart, RecordError,
+    ToGateway, VERSION_FAREWELL, VERSION_MESSAGES, VERSION_MOVES, Welcome,
 };
 
 impl Turn<'_> {
@@ -117,20 +117,12 @@ impl Turn<'_> {
         progress: &mut Progress,
     ) {
         match FromArbiter::decode(frame) {
-            Some(FromArbiter::Arbitrates) => {
+            Some(FromArbiter::Arbitrates(which)) => {
                 if let Some(link) = self.common.links.get_mut(link) {
-                    link.arbitrates = true;
+                    link.arbitrates[which as usize] = true;
                 }
-            }
-            Some(FromArbiter::ArbitratesPlain) => {
-                if let Some(link) = self.common.links.get_mut(link) {
-                    link.arbitrates_plain = true;
-                }
-                players.hear_arbiter();
-            }
-            Some(FromArbiter::ArbitratesDelivery) => {
-                if let Some(link) = self.common.links.get_mut(link) {
-                    link.arbitrates_delivery = true;
+                if which == Arbitrated::Plain {
+                    players.hear_arbiter();
                 }
             }
             Some(FromArbiter::Crowded(is_crowded)) => {

@@ -15,8 +15,8 @@ use ringgate_batch::{Credentials, Endpoint, LargeSlot, LocalIp, SocketId, TxBatc
 use ringgate_core::carry::{self, Broken, Carry, Reader, maybe_time, time};
 use ringgate_core::limits::BUNDLE_BYTES_MAX;
 use ringgate_link::bundle::{
-    Assembly, Frames, GoodbyeReason, MessagePart, OFFERED_RECORD_BYTES_MAX, PART_OVERHEAD_BYTES,
-    SessionId, VERSION_MIN, Writer,
+    Arbitrated, Assembly, Frames, GoodbyeReason, MessagePart, OFFERED_RECORD_BYTES_MAX,
+    PART_OVERHEAD_BYTES, SessionId, VERSION_MIN, Writer,
 };
 use std::collections::HashMap;
 
@@ -34,12 +34,8 @@ pub(crate) struct Link {
     pub(crate) backend: Option<BackendId>,
     /// What is spoken with it.
     pub(crate) version: u16,
-    /// It says which gateway of a cluster has each of its players.
-    pub(crate) arbitrates: bool,
-    /// So it does of plain players.
-    pub(crate) arbitrates_plain: bool,
-    /// So it does of players who get whole messages, which it delivers then.
-    pub(crate) arbitrates_delivery: bool,
+    /// By `Arbitrated`: it says which gateway of a cluster has each of such players.
+    pub(crate) arbitrates: [bool; Arbitrated::ALL.len()],
     /// The agent that it is has too much waiting for the process to take messages for it.
     pub(crate) is_crowded: bool,
     /// The process is gone; what it has said in its last moments is still being read.
@@ -103,9 +99,7 @@ impl Link {
             barred: None,
             backend: None,
             version: VERSION_MIN,
-            arbitrates: false,
-            arbitrates_plain: false,
-            arbitrates_delivery: false,
+            arbitrates: [false; Arbitrated::ALL.len()],
             is_crowded: false,
             hung_up: false,
             has_ended: false,
@@ -427,10 +421,8 @@ impl Carry for Link {
             barred,
             backend,
             version,
-            // In a record of its own.
+            // In records of their own.
             arbitrates: _,
-            arbitrates_plain: _,
-            arbitrates_delivery: _,
             // The agent says it again.
             is_crowded: _,
             hung_up,

@@ -5,6 +5,7 @@ use crate::ids::{BackendId, IdVec, LinkId};
 use crate::links::state::{BackendState, Link};
 use crate::setup::{Allowed, Credentials};
 use ringgate_batch::SocketId;
+use ringgate_link::bundle::Arbitrated;
 
 pub(crate) struct Links {
     pub(crate) all: IdVec<LinkId, Option<Link>>,
@@ -75,21 +76,11 @@ impl Links {
         self.all[link].as_ref().is_some_and(|link| link.version >= version)
     }
 
-    /// Whether what is at the other end of a link says which gateway of a cluster has its players.
+    /// Whether what is at the other end of a link says which gateway of a cluster has such players
+    /// of its game process.
     #[inline]
-    pub(crate) fn arbitrates(&self, link: LinkId) -> bool {
-        self.all[link].as_ref().is_some_and(|link| link.arbitrates)
-    }
-
-    /// The same of plain players.
-    #[inline]
-    pub(crate) fn arbitrates_plain(&self, link: LinkId) -> bool {
-        self.all[link].as_ref().is_some_and(|link| link.arbitrates_plain)
-    }
-
-    /// The same of players who get whole messages, and whether it delivers them then.
-    pub(crate) fn arbitrates_delivery(&self, link: LinkId) -> bool {
-        self.all[link].as_ref().is_some_and(|link| link.arbitrates_delivery)
+    pub(crate) fn arbitrates(&self, link: LinkId, which: Arbitrated) -> bool {
+        self.all[link].as_ref().is_some_and(|link| link.arbitrates[which as usize])
     }
 
     /// The link of a backend, if the process at its other end is still there.

@@ -117,12 +117,9 @@ pub struct ClusterClaim {
 /// What an arbiter tells a gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FromArbiter<'a> {
-    /// Sessions of this link may be of a cluster. Right behind the hello.
-    Arbitrates,
-    /// So may those of plain players. Right behind that.
-    ArbitratesPlain,
-    /// So may those of players who get whole messages: the agent delivers them. Right behind that.
-    ArbitratesDelivery,
+    /// Such sessions of this link may be of a cluster. Right behind the hello, one behind the
+    /// other.
+    Arbitrates(Arbitrated),
     /// Whether so much waits for the link's game process that no message should follow.
     Crowded(bool),
     /// How it stands with a session.
@@ -130,6 +127,26 @@ pub enum FromArbiter<'a> {
     /// The gateway was told of each session that is not its own any more, up to when it woke. With
     /// what was in its question.
     Sure(u64),
+}
+
+/// Sessions that an arbiter may arbitrate, in the order in which it says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arbitrated {
+    /// Those of netcode.
+    Netcode,
+    /// Those of plain players, and of Unreal's.
+    Plain,
+    /// Those of players who get whole messages: the agent delivers them.
+    Delivery,
+}
+
+impl Arbitrated {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Netcode, Self::Plain, Self::Delivery];
+
+    const fn kind(self) -> u8 {
+        kind::ARBITRATES[self as usize]
+    }
 }
 
 /// How it stands with a session of a cluster, for the gateway that has asked, or that has it no
@@ -191,9 +208,10 @@ impl<'a> FromArbiter<'a> {
     /// Decodes a record, if it is one of these.
     pub fn decode(frame: Frame<'a>) -> Option<Self> {
         match (frame.flags(), frame.kind(), frame.body()) {
-            (0, kind::ARBITRATES, []) => Some(Self::Arbitrates),
-            (0, kind::ARBITRATES_PLAIN, []) => Some(Self::ArbitratesPlain),
-            (0, kind::ARBITRATES_DELIVERY, []) => Some(Self::ArbitratesDelivery),
+            (0, kind, []) => {
+                let said = Arbitrated::ALL.into_iter().find(|it| it.kind() == kind);
+                said.map(Self::Arbitrates)
+            }
             (0, kind::STANDING, _) => Body::of(frame).whole(Body::take_standing).ok(),
             _ => Self::fixed(frame).ok()?,
         }
@@ -226,15 +244,6 @@ records! { FromArbiter:
     CROWDED: crowded(is_crowded: bool) => Self::Crowded(is_crowded);
 }
 
-writers! {
-    /// From an arbiter, right behind the hello: that it is one.
-    ARBITRATES: arbitrates();
-    /// From an arbiter, right behind that: that it is one of plain players, too.
-    ARBITRATES_PLAIN: arbitrates_plain();
-    /// From an arbiter, right behind that: that it delivers the messages of players, too.
-    ARBITRATES_DELIVERY: arbitrates_delivery();
-}
-
 impl Writer<'_> {
     /// To an arbiter: a player's payload with its packet's number.
     #[inline]
@@ -250,6 +259,12 @@ impl Writer<'_> {
     pub fn claim(&mut self, it: &ClusterClaim) -> bool {
         let kind = if it.is_offered { kind::TAKE } else { kind::CLAIM };
         put!(self, [kind, 0]; it.id, it.tenure, it.over, it.timeout_ms)
+    }
+
+    /// From an arbiter, right behind the hello: what it arbitrates.
+    #[must_use]
+    pub fn arbitrates(&mut self, which: Arbitrated) -> bool {
+        put!(self, [which.kind(), 0];)
     }
 
     /// From an arbiter: how it stands with a session.
@@ -315,19 +330,6 @@ mod tests {
         writer.bytes().to_vec()
     }
 
-    /// For writers of any lifetime, which the method itself is not.
-    fn arbitrates(writer: &mut Writer<'_>) -> bool {
-        writer.arbitrates()
-    }
-
-    fn arbitrates_plain(writer: &mut Writer<'_>) -> bool {
-        writer.arbitrates_plain()
-    }
-
-    fn arbitrates_delivery(writer: &mut Writer<'_>) -> bool {
-        writer.arbitrates_delivery()
-    }
-
     fn only(bytes: &[u8]) -> Frame<'_> {
         Frames::new(bytes).next().expect("a record").expect("whole")
     }
@@ -357,15 +359,15 @@ mod tests {
             written(|it| it.plays(&plays)),
             written(|it| it.clustered(&clustered(Some(delivery)))),
             written(|it| it.there(session())),
-            written(arbitrates),
+            written(|it| it.arbitrates(Arbitrated::Netcode)),
             standing(ArbiterReply::Granted(&[1; WINDOW_BYTES_MAX])),
             standing(ArbiterReply::Fenced { holder: 8 }),
             standing(ArbiterReply::Ended),
             standing(ArbiterReply::Full),
             standing(ArbiterReply::Second { first: [3; 16], holder: 8 }),
             written(|it| it.sure(6)),
-            written(arbitrates_plain),
-            written(arbitrates_delivery),
+            written(|it| it.arbitrates(Arbitrated::Plain)),
+            written(|it| it.arbitrates(Arbitrated::Delivery)),
             written(|it| it.crowded(true)),
         ]
     }
@@ -424,9 +426,7 @@ mod tests {
                 (Some(ToArbiter::Woke(it)), _) => written(|writer| writer.woke(it)),
                 (Some(ToArbiter::There(it)), _) => written(|writer| writer.there(it)),
                 (_, Some(FromArbiter::Sure(it))) => written(|writer| writer.sure(it)),
-                (_, Some(FromArbiter::Arbitrates)) => written(arbitrates),
-                (_, Some(FromArbiter::ArbitratesPlain)) => written(arbitrates_plain),
-                (_, Some(FromArbiter::ArbitratesDelivery)) => written(arbitrates_delivery),
+                (_, Some(FromArbiter::Arbitrates(it))) => written(|writer| writer.arbitrates(it)),
                 (_, Some(FromArbiter::Crowded(it))) => written(|writer| writer.crowded(it)),
                 (_, Some(FromArbiter::Standing(it))) => written(|writer| writer.standing(&it)),
                 (None, None) => unreachable!(),

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use crate::socket::{Bundles, Local, Received, Trunk};
 use crate::worker::WorkerInbox;
-use ringgate_link::bundle::{Frame, Frames, FromArbiter, GoodbyeReason, ToGateway};
+use ringgate_link::bundle::{Arbitrated, Frame, Frames, FromArbiter, GoodbyeReason, ToGateway};
 use ringgate_os::notify::{Epoll, Ready};
 
 use crate::gateway::shown::LinkCounts;
@@ -137,8 +137,9 @@ impl Links {
     #[cold]
     fn may_begin_on(&self, place: usize, frame: Frame<'_>) -> bool {
         // What may be lost does not come by the stream.
-        let more = [FromArbiter::Arbitrates, FromArbiter::ArbitratesPlain];
-        let is_more = FromArbiter::decode(frame).is_some_and(|said| more.contains(&said));
+        let more =
+            [Arbitrated::Netcode, Arbitrated::Plain].map(|it| Some(FromArbiter::Arbitrates(it)));
+        let is_more = more.contains(&FromArbiter::decode(frame));
         frame.may_be_lost() || self.beginning == Some(place) && is_more
     }
 

@@ -13,7 +13,7 @@ use ringgate_batch::{LocalIp, SocketId};
 use ringgate_cluster::{Record, SessionId, Tenure};
 use ringgate_core::carry::{Broken, Carry, Reader, Writer, time};
 use ringgate_core::drops::DropReason;
-use ringgate_link::bundle::ClusterClaim;
+use ringgate_link::bundle::{Arbitrated, ClusterClaim};
 
 /// What was asked for and is not answered.
 pub(crate) struct Takeovers {
@@ -186,7 +186,7 @@ pub(crate) fn drop_early(
 /// The link to a backend, if it is there and what is behind it arbitrates.
 pub(crate) fn arbiter_of(common: &Common, backend: BackendId) -> Option<LinkId> {
     let link = common.links.live(backend)?;
-    common.links.arbitrates(link).then_some(link)
+    common.links.arbitrates(link, Arbitrated::Netcode).then_some(link)
 }
 
 /// How often an arbiter is asked.

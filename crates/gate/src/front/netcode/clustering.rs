@@ -22,6 +22,7 @@ use ringgate_cluster::{NetcodeProof, PacketNumber, Proof, Record, Term};
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::netcode::server::SessionSequence;
 use ringgate_core::proto::replay::Window;
+use ringgate_link::bundle::Arbitrated;
 
 impl Clustering for NetcodeFront {
     fn random(&mut self) -> u64 {
@@ -202,6 +203,6 @@ impl NetcodeFront {
 /// they are not moved from there to other game processes with what was said.
 fn is_for_agent(common: &Common, rules: Option<&Netcode>, backend: BackendId) -> bool {
     let link = arbiter_of(common, backend);
-    link.is_some_and(|link| common.links.arbitrates_delivery(link))
+    link.is_some_and(|link| common.links.arbitrates(link, Arbitrated::Delivery))
         && rules.is_some_and(|rules| rules.moves.is_empty())
 }

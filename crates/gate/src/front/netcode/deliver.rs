@@ -14,7 +14,7 @@ use crate::store::entry::Entry;
 use crate::turn::Turn;
 use ringgate_batch::{Endpoint, LocalIp, TxTarget};
 use ringgate_core::drops::DropReason;
-use ringgate_link::bundle::{self, Opened, VERSION_DELIVERS};
+use ringgate_link::bundle::{self, Arbitrated, Opened, VERSION_DELIVERS};
 
 impl NetcodeFront {
     /// Hands a player's payload to its backend.
@@ -82,7 +82,7 @@ impl NetcodeFront {
         }
         let session = self.sessions.id(index);
         let epoch = turn.common.links.backends[backend].epoch;
-        let is_numbered = turn.common.links.arbitrates(link)
+        let is_numbered = turn.common.links.arbitrates(link, Arbitrated::Netcode)
             && self.sessions.clusters.is_told(index, backend, epoch);
         let is_written = turn.append(link, Load::PAYLOAD, |writer| {
             if is_numbered {
@@ -189,7 +189,7 @@ impl NetcodeFront {
         link: LinkId,
         ticket: Option<u64>,
     ) {
-        let is_arbitrated = turn.common.links.arbitrates(link);
+        let is_arbitrated = turn.common.links.arbitrates(link, Arbitrated::Netcode);
         let its = self.sessions.clusters.get_mut(index);
         let ticket = its.map_or(ticket, |it| it.opens_with(ticket));
         let clustered = self.tell_clustered(turn, index, is_arbitrated);

@@ -29,7 +29,7 @@ use ringgate_core::delivery::{Channel, End, Fault, Options, Refusal, SendError, 
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::netcode::packet::PacketKind;
 use ringgate_link::bundle::{
-    self, AgentDelivery, MessagePart, Quality, SessionId, VERSION_MESSAGES,
+    self, AgentDelivery, Arbitrated, MessagePart, Quality, SessionId, VERSION_MESSAGES,
 };
 
 impl Common {
@@ -89,7 +89,7 @@ impl NetcodeFront {
             return !self.connections.has(index);
         }
         let link = common.links.live(self.sessions.at(index).backend);
-        link.is_some_and(|link| !common.links.arbitrates_delivery(link))
+        link.is_some_and(|link| !common.links.arbitrates(link, Arbitrated::Delivery))
     }
 
     /// How an agent is to deliver a session's messages, if it is.
@@ -116,7 +116,7 @@ impl NetcodeFront {
         let Session { backend, announced, .. } = *self.sessions.at(index);
         let is_told = announced == turn.common.links.backends[backend].epoch;
         let link = turn.common.links.live(backend).filter(|_| is_told);
-        let link = link.filter(|link| turn.common.links.arbitrates_delivery(*link));
+        let link = link.filter(|link| turn.common.links.arbitrates(*link, Arbitrated::Delivery));
         if let Some(link) = link.filter(|_| self.is_delivered_by_agent(index)) {
             let session = self.sessions.id(index);
             turn.tell_link(link, |writer| writer.there(session));

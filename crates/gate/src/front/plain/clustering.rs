@@ -27,11 +27,11 @@ use ringgate_cluster::{PlainProof, Proof, Record};
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::plain::Guard;
 use ringgate_core::proto::replay::Window;
-use ringgate_link::bundle::Plays;
+use ringgate_link::bundle::{Arbitrated, Plays};
 
 impl Clustering for PlainFront {
     fn arbiter_of(common: &Common, backend: BackendId) -> Option<LinkId> {
-        arbiter_of(common, backend).filter(|link| common.links.arbitrates_plain(*link))
+        arbiter_of(common, backend).filter(|link| common.links.arbitrates(*link, Arbitrated::Plain))
     }
 
     fn random(&mut self) -> u64 {

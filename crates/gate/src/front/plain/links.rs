@@ -12,7 +12,7 @@ use crate::setup::LinkKind;
 use crate::store::entry::Entry;
 use crate::turn::Turn;
 use ringgate_core::drops::DropReason;
-use ringgate_link::bundle::{OpenedPlain, VERSION_PLAIN};
+use ringgate_link::bundle::{Arbitrated, OpenedPlain, VERSION_PLAIN};
 
 impl Common {
     /// Whether a backend can be told of players without a client id: on a udp link there is nothing
@@ -68,7 +68,7 @@ impl PlainFront {
         }
         session.announced = epoch;
         session.slot_told = session.is_open();
-        let is_arbitrated = turn.common.links.arbitrates_plain(link);
+        let is_arbitrated = turn.common.links.arbitrates(link, Arbitrated::Plain);
         let clustered =
             if session.is_open() { self.tell_clustered(turn, index, is_arbitrated) } else { None };
         let plays = is_arbitrated.then(|| self.plays(turn.common, index)).flatten();

@@ -28,11 +28,11 @@ use ringgate_cluster::{Proof, Record, UnrealProof};
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::replay::{Policy, Window};
 use ringgate_core::proto::unreal::cookie::Cookie;
-use ringgate_link::bundle;
+use ringgate_link::bundle::{self, Arbitrated};
 
 impl Clustering for UnrealFront {
     fn arbiter_of(common: &Common, backend: BackendId) -> Option<LinkId> {
-        arbiter_of(common, backend).filter(|link| common.links.arbitrates_plain(*link))
+        arbiter_of(common, backend).filter(|link| common.links.arbitrates(*link, Arbitrated::Plain))
     }
 
     fn random(&mut self) -> u64 {
@@ -152,7 +152,7 @@ impl UnrealFront {
         index: Entry<Session>,
         link: LinkId,
     ) -> Option<bundle::Clustered> {
-        let is_arbitrated = turn.common.links.arbitrates_plain(link);
+        let is_arbitrated = turn.common.links.arbitrates(link, Arbitrated::Plain);
         let told: Clustered = self.tell_clustered(turn, index, is_arbitrated)?;
         let rules = rules_of(turn.common, self.sessions.address(index).listener);
         Some(told.told_as(self.sessions.id(index), rules.map_or(0, timeout_ms)))

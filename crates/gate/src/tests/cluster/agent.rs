@@ -16,8 +16,8 @@ use ringgate_core::carry::{Carry, Writer as Carrier};
 use ringgate_core::limits::{BUNDLE_BYTES_MAX, UNREAL_BYTES_MAX};
 use ringgate_core::proto::unreal::prefix::Framing;
 use ringgate_link::bundle::{
-    AgentDelivery, Answer as LinkAnswer, ArbiterReply, CloseReason, Frames, Hello, Offered,
-    SessionId as LinkSession, Standing, ToArbiter, ToGame, VERSION_MIN, VERSION_PLAIN,
+    AgentDelivery, Answer as LinkAnswer, ArbiterReply, Arbitrated, CloseReason, Frames, Hello,
+    Offered, SessionId as LinkSession, Standing, ToArbiter, ToGame, VERSION_MIN, VERSION_PLAIN,
     WINDOW_BYTES_MAX, Writer,
 };
 
@@ -203,7 +203,9 @@ impl Agent {
         game.say(rig, |writer| {
             writer.hello(&hello)
                 && arbitrates(writer)
-                && (self.is_earlier || writer.arbitrates_plain() && writer.arbitrates_delivery())
+                && (self.is_earlier
+                    || writer.arbitrates(Arbitrated::Plain)
+                        && writer.arbitrates(Arbitrated::Delivery))
         });
         self.lanes.insert(at, Lane::new(game, incarnation));
     }
@@ -657,7 +659,6 @@ fn tenure_of(number: u32) -> Tenure {
     Tenure::of_number(number).expect("a tenure")
 }
 
-/// For writers of any lifetime, which the method itself is not.
 pub(super) fn arbitrates(writer: &mut Writer<'_>) -> bool {
-    writer.arbitrates()
+    writer.arbitrates(Arbitrated::Netcode)
 }

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::socket::Bundles;
-use ringgate_link::bundle::FromArbiter::{Arbitrates, ArbitratesDelivery, ArbitratesPlain};
 use ringgate_link::bundle::{Hello, Writer};
 use socket2::{Domain, SockAddr, Socket, Type};
 
@@ -54,15 +53,13 @@ impl Stage {
     }
 
     /// The first bundle of the next link, if there is one: what is said about it.
-    fn first(&self) -> Option<Vec<Option<FromArbiter<'static>>>> {
+    fn first(&self) -> Option<Vec<Option<Arbitrated>>> {
         let link = Local::from(OwnedFd::from(self.listener.accept().ok()?.0));
         let mut first = None;
         let received = link.receive(&mut Bundles::default(), |bundle| {
             let known = Frames::new(bundle).map(|frame| {
                 let said = FromArbiter::decode(frame.expect("own"));
-                [Arbitrates, ArbitratesPlain, ArbitratesDelivery]
-                    .into_iter()
-                    .find(|it| Some(*it) == said)
+                Arbitrated::ALL.into_iter().find(|it| Some(FromArbiter::Arbitrates(*it)) == said)
             });
             first.get_or_insert_with(|| known.collect());
         });
@@ -75,17 +72,8 @@ fn hello(writer: &mut Writer<'_>) -> bool {
     writer.hello(&Hello::new(1, "arena"))
 }
 
-/// For writers of any lifetime, which the method itself is not.
 fn arbitrates(writer: &mut Writer<'_>) -> bool {
-    writer.arbitrates()
-}
-
-fn arbitrates_plain(writer: &mut Writer<'_>) -> bool {
-    writer.arbitrates_plain()
-}
-
-fn arbitrates_delivery(writer: &mut Writer<'_>) -> bool {
-    writer.arbitrates_delivery()
+    writer.arbitrates(Arbitrated::Netcode)
 }
 
 #[test]
@@ -95,10 +83,10 @@ fn a_worker_hears_of_a_link_with_all_that_its_agent_arbitrates() {
     assert_eq!(stage.first(), None);
     stage.say(1, arbitrates);
     assert_eq!(stage.first(), None);
-    stage.say(1, arbitrates_plain);
+    stage.say(1, |writer| writer.arbitrates(Arbitrated::Plain));
     assert_eq!(stage.first(), None);
-    stage.say(1, arbitrates_delivery);
-    let said = [Arbitrates, ArbitratesPlain, ArbitratesDelivery].map(Some);
+    stage.say(1, |writer| writer.arbitrates(Arbitrated::Delivery));
+    let said = Arbitrated::ALL.map(Some);
     assert_eq!(stage.first(), Some([&[None], &said[..]].concat()));
 }
 
@@ -142,7 +130,7 @@ fn an_agent_that_arbitrates_less_has_said_all_when_anything_else_comes() {
     stage.say(2, arbitrates);
     assert_eq!(stage.first(), None);
     stage.say(2, |it| it.intake(false));
-    assert_eq!(stage.first(), Some(vec![None, Some(Arbitrates), None]));
+    assert_eq!(stage.first(), Some(vec![None, Some(Arbitrated::Netcode), None]));
     stage.say(3, hello);
     stage.with(|links, making| links.handle_end((0, 9), making));
     stage.links.flush(&stage.epoll);

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use ringgate_cluster::{Refused, Tenure};
 use ringgate_core::carry::{Broken as Carried, Carry, Reader, Writer as CarryWriter};
 use ringgate_link::bundle::{
-    CloseReason, ClusterClaim, ClusterId, Clustered, Frame, MULTICAST_SESSIONS_MAX, Move,
-    MoveRefusal, SessionId, Sessions, ToArbiter, ToGame, ToGateway, Writer,
+    Arbitrated, CloseReason, ClusterClaim, ClusterId, Clustered, Frame, MULTICAST_SESSIONS_MAX,
+    Move, MoveRefusal, SessionId, Sessions, ToArbiter, ToGame, ToGateway, Writer,
 };
 
 use super::clusters::{Held, Homed, OfClusters, Passed, RefusedPackets};
@@ -88,8 +88,8 @@ impl Relay {
     /// Says behind a hello that sessions may be of a cluster, whatever their players speak.
     pub(super) fn tell_arbitrates(&mut self, link: u16, act: Act<'_>) {
         if self.clusters.arbitration.is_some() {
-            for said in SAID {
-                let frame = write(&mut self.scratch, said);
+            for which in Arbitrated::ALL {
+                let frame = write(&mut self.scratch, |writer| writer.arbitrates(which));
                 act(Action::Tell(link, frame.expect("it is short")));
             }
         }
@@ -839,23 +839,6 @@ const LEFT_MAX: usize = 4096;
 
 /// What an arbiter arbitrates: sessions of these protocols, and whole messages.
 pub const ARBITRATED: [&str; 4] = ["netcode", "plain", "unreal", "delivery"];
-
-/// What an arbiter says of itself to a gateway: that it arbitrates sessions of netcode, those of
-/// plain games and of Unreal, which are one to it, and whole messages.
-const SAID: [fn(&mut Writer<'_>) -> bool; 3] = [arbitrates, arbitrates_plain, arbitrates_delivery];
-
-/// For writers of any lifetime, which the method itself is not.
-fn arbitrates(writer: &mut Writer<'_>) -> bool {
-    writer.arbitrates()
-}
-
-fn arbitrates_plain(writer: &mut Writer<'_>) -> bool {
-    writer.arbitrates_plain()
-}
-
-fn arbitrates_delivery(writer: &mut Writer<'_>) -> bool {
-    writer.arbitrates_delivery()
-}
 
 /// Whether a record is the last about its session.
 pub(super) const fn is_last(record: &ToGame<'_>) -> bool {
