@@ -5,7 +5,6 @@
 //! long it lasts, and finds room without a look at the others.
 
 use crate::store::table::Place;
-use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 
 pub(crate) struct Unproven {
     /// Some may have ended or opened since.
@@ -48,18 +47,7 @@ impl Unproven {
     }
 }
 
-impl Carry for Unproven {
-    fn write(&self, out: &mut Writer<'_>) {
-        let Self { begun, next } = self;
-        begun.write(out);
-        next.write(out);
-    }
-
-    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
-        let (begun, next) = (Vec::read(from)?, usize::read(from)?);
-        if next < begun.len() { Ok(Self { begun, next }) } else { Err(Broken::Invalid("ring")) }
-    }
-}
+ringgate_core::carried!(Unproven { begun, next } if |it| it.next < it.begun.len(), "ring");
 
 #[cfg(test)]
 mod tests {

@@ -6,7 +6,6 @@
 //! encryption.
 
 use crate::now::NS_PER_MS;
-use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 
 /// What one side has sent lately.
 #[derive(Clone, Debug)]
@@ -41,22 +40,8 @@ impl Recent {
     }
 }
 
-impl Carry for Recent {
-    fn write(&self, out: &mut Writer<'_>) {
-        let Self { entries, next } = self;
-        entries.write(out);
-        next.write(out);
-    }
-
-    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
-        let (entries, next) = (Carry::read(from)?, u8::read(from)?);
-        if usize::from(next) < RECENT_MAX {
-            Ok(Self { entries, next })
-        } else {
-            Err(Broken::Invalid("memory of copies"))
-        }
-    }
-}
+ringgate_core::carried!(Recent { entries, next }
+    if |it| usize::from(it.next) < RECENT_MAX, "memory of copies");
 
 /// Twice what engines send.
 pub(crate) const RECENT_MAX: usize = 128;

@@ -15,24 +15,8 @@ use ringgate_core::carry::{Broken, Carry, Reader, Writer, time};
 
 ringgate_core::carried!(Address { listener, endpoint });
 
-impl Carry for Place {
-    #[inline]
-    fn write(&self, out: &mut Writer<'_>) {
-        let Self { index, generation } = self;
-        index.write(out);
-        generation.write(out);
-    }
-
-    #[inline]
-    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
-        let (index, generation) = (u32::read(from)?, u32::read(from)?);
-        if (1..=GENERATION_MAX).contains(&generation) {
-            Ok(Self { index, generation })
-        } else {
-            Err(Broken::Invalid("generation"))
-        }
-    }
-}
+ringgate_core::carried!(Place { index, generation }
+    if |it| (1..=GENERATION_MAX).contains(&it.generation), "generation");
 
 /// The generation of a place that has not come yet.
 const MISSING: Generation = Generation(0);
