@@ -59,8 +59,9 @@ fn peer_with_keys(bodies: &[u8]) {
             let mut nonce = [0; 12];
             nonce[4..].copy_from_slice(&sequence.to_le_bytes());
             aead.seal(&mut [Job::new(&key, nonce, aad, sealed)]);
-            let taken = lane.receive(0, &mut aead, &mut [&mut datagram[..]], |_, frame| {
-                assert!(frame.may_be_lost() && role == Role::Gateway, "nothing was announced");
+            let taken = lane.receive_runs(0, &mut aead, &mut [&mut datagram[..]], |_, run| {
+                let may_be_lost = run.frames().all(|frame| frame.may_be_lost());
+                assert!(may_be_lost && role == Role::Gateway, "nothing was announced");
             });
             assert!(taken == !body.is_empty());
             assert!(lane.stats().waiting <= 4096);
@@ -226,8 +227,8 @@ impl World {
             datagram[at] ^= 1 << (place & 7);
         }
         let Self { agent, aead, now_ns, open, over, got, is_honest, .. } = self;
-        let taken = agent.receive(*now_ns, aead, &mut [&mut datagram[..]], |_, frame| {
-            handle(frame, open, over, got);
+        let taken = agent.receive_runs(*now_ns, aead, &mut [&mut datagram[..]], |_, run| {
+            run.frames().for_each(|frame| handle(frame, open, over, got));
         });
         assert!(*is_honest || !taken, "what was changed does not open");
     }

@@ -1,8 +1,8 @@
 //! A lane: one worker's part of a trunk, at one of its ends.
 //!
-//! The caller's turn is always the same: take in what the socket has ([`Lane::receive`]) and what
-//! the stream has ([`Lane::handle_record`]), push what local links have ([`Lane::push`]), let time
-//! pass ([`Lane::poll`]), seal ([`Lane::seal`]), send what is [pending](Lane::pending).
+//! The caller's turn is always the same: take in what the socket has ([`Lane::receive_runs`]) and
+//! what the stream has ([`Lane::handle_record`]), push what local links have ([`Lane::push`]), let
+//! time pass ([`Lane::poll`]), seal ([`Lane::seal`]), send what is [pending](Lane::pending).
 //!
 //! Who handles the stream may be somebody else than who has the lane. Then they tell each other
 //! how far it is ([`Lane::set_told`], [`Lane::set_heard`]) and which links there are
@@ -149,23 +149,10 @@ impl Lane {
         self.sender.push_run(link, run)
     }
 
-    /// Takes in what the socket had. `deliver` gets records for local links.
+    /// Takes in what the socket had. `deliver` gets runs of records for local links.
     ///
     /// Returns whether any of it was authentic, and new: only then may an address count as the
     /// other side's.
-    pub fn receive(
-        &mut self,
-        now_ns: u64,
-        aead: &mut Aead,
-        datagrams: &mut [&mut [u8]],
-        mut deliver: impl FnMut(u16, Frame<'_>),
-    ) -> bool {
-        self.receive_runs(now_ns, aead, datagrams, |link, run| {
-            run.frames().for_each(|frame| deliver(link, frame));
-        })
-    }
-
-    /// The same; where nothing is to be asked of each record, `deliver` gets many at once.
     pub fn receive_runs(
         &mut self,
         now_ns: u64,

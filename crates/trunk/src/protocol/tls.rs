@@ -5,8 +5,6 @@
 
 mod bare;
 mod failure;
-#[cfg(test)]
-pub(crate) mod fixtures;
 pub mod paper;
 mod peer;
 mod proof;
@@ -39,6 +37,8 @@ pub use failure::{Failure, Received};
 pub use peer::{DOMAIN, Peer, certified_name};
 pub use proof::Proof;
 use records::Records;
+#[cfg(test)]
+pub(crate) use tests::fixtures;
 use whole::{BUFFER_BYTES, Come, is_blocked, is_proven};
 
 /// Who one is, and whose word one takes: files in PEM, as their bytes.

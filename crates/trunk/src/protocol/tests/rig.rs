@@ -15,6 +15,21 @@ pub(super) const MS: u64 = 1_000_000;
 pub(super) const TRUNK: u32 = 0xbeef;
 pub(super) const LANE: u8 = 3;
 
+impl Lane {
+    /// Takes in what the socket had, one record after the other.
+    pub(crate) fn receive(
+        &mut self,
+        now_ns: u64,
+        aead: &mut Aead,
+        datagrams: &mut [&mut [u8]],
+        mut deliver: impl FnMut(u16, Frame<'_>),
+    ) -> bool {
+        self.receive_runs(now_ns, aead, datagrams, |link, run| {
+            run.frames().for_each(|frame| deliver(link, frame));
+        })
+    }
+}
+
 /// Random numbers of a seed (`SplitMix64`).
 #[derive(Clone, Debug)]
 pub(crate) struct Random(pub(crate) u64);

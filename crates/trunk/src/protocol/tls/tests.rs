@@ -3,6 +3,7 @@
 //! The certificates lie in `fixtures`, with the script that has made them. Without the instructions
 //! that the cipher provider of these tests asks for, they say so and pass.
 
+pub(crate) mod fixtures;
 #[cfg(target_os = "linux")]
 mod residue;
 
@@ -13,12 +14,12 @@ use std::sync::Arc;
 use ringgate_core::crypto::Aead;
 use ringgate_link::bundle::{CloseReason, Frames, Hello, SessionId, Writer};
 
-use super::fixtures::{AGENT, AGENT_NEXT, EXPIRED, GATEWAY, OTHER_AUTHORITY, STRANGER};
 use super::*;
 use crate::protocol::control::{Control, Reason, Welcome};
 use crate::protocol::handshake::{Conversation, FrameAction, agent_named};
 use crate::protocol::keys::Rekey;
 use crate::protocol::lane::{Lane, Role};
+use fixtures::{AGENT, AGENT_NEXT, EXPIRED, GATEWAY, OTHER_AUTHORITY, STRANGER};
 
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls_graviola::default_provider())

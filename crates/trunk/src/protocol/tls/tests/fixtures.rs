@@ -1,7 +1,7 @@
 //! The certificates of tests, which lie in the folder of that name with the script that has made
 //! them.
 
-use super::Identity;
+use super::super::Identity;
 
 macro_rules! identity {
     ($name:literal) => {
@@ -9,9 +9,9 @@ macro_rules! identity {
     };
     ($name:literal, $authority:literal) => {
         Identity {
-            authority: include_bytes!(concat!("fixtures/", $authority, ".pem")),
-            certificate: include_bytes!(concat!("fixtures/", $name, ".pem")),
-            key: include_bytes!(concat!("fixtures/", $name, ".key")),
+            authority: include_bytes!(concat!("../fixtures/", $authority, ".pem")),
+            certificate: include_bytes!(concat!("../fixtures/", $name, ".pem")),
+            key: include_bytes!(concat!("../fixtures/", $name, ".key")),
         }
     };
 }
@@ -22,7 +22,7 @@ pub(crate) const AGENT_NEXT: Identity<'_> = identity!("agent-next");
 pub(crate) const EXPIRED: Identity<'_> = identity!("agent-expired");
 pub(crate) const STRANGER: Identity<'_> = identity!("stranger");
 
-pub(crate) const OTHER_AUTHORITY: &[u8] = include_bytes!("fixtures/other-authority.pem");
+pub(crate) const OTHER_AUTHORITY: &[u8] = include_bytes!("../fixtures/other-authority.pem");
 
 /// Of the cluster `fra`: two members, and an agent whom the same authority has certified.
 pub(crate) const MEMBER_1: Identity<'_> = identity!("gate-1", "cluster-authority");
