@@ -14,8 +14,8 @@ use std::ptr::null_mut;
 
 use ringgate_os::process;
 use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
-    SeccompRule, TargetArch, apply_filter, apply_filter_all_threads,
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition,
+    SeccompFilter, SeccompRule, TargetArch, apply_filter, apply_filter_all_threads,
 };
 
 /// A user of this system, with its main group.
@@ -97,8 +97,8 @@ pub enum Calls {
     Tokens,
 }
 
-/// From here on all threads may make the calls of [`CALLS`] only, and those that are the process's
-/// own. Any other fails with `EPERM`: a call that a library makes one day must not end the players'
+/// From here on all threads may make the calls of [`CALLS`] only, those that are the process's
+/// own, and some [in part](parts). Any other fails with `EPERM`: a call that a library makes one day must not end the players'
 /// sessions.
 pub fn system_calls(whose: Calls) -> io::Result<()> {
     apply_filter_all_threads(&filter(whose)?).map_err(io::Error::other)
@@ -114,44 +114,62 @@ pub fn check_system_calls(whose: Calls) -> io::Result<()> {
 
 fn filter(whose: Calls) -> io::Result<BpfProgram> {
     let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(io::Error::other)?;
-    let mut rules: BTreeMap<i64, _> = CALLS.iter().map(|call| (*call, Vec::new())).collect();
-    match whose {
-        Calls::Gateway => {
-            rules.extend(GATEWAY_CALLS.iter().map(|call| (*call, Vec::new())));
-            rules.insert(libc::SYS_bpf, table_changes().map_err(io::Error::other)?);
-        }
-        Calls::Agent => {
-            rules.extend(AGENT_CALLS.iter().map(|call| (*call, Vec::new())));
-            rules.insert(libc::SYS_unshare, own_umask().map_err(io::Error::other)?);
-        }
-        Calls::Tokens => {}
-    }
+    let more = match whose {
+        Calls::Gateway => GATEWAY_CALLS,
+        Calls::Agent => AGENT_CALLS,
+        Calls::Tokens => &[],
+    };
+    let whole = CALLS.iter().chain(more);
+    let mut rules: BTreeMap<i64, _> = whole.map(|call| (*call, Vec::new())).collect();
+    rules.extend(parts(whose).map_err(io::Error::other)?);
     let denied = SeccompAction::Errno(libc::EPERM as u32);
     let filter = SeccompFilter::new(rules, denied, SeccompAction::Allow, arch);
     filter.and_then(BpfProgram::try_from).map_err(io::Error::other)
 }
 
-/// What remains of `bpf`: to change the tables of a program that is there, by descriptors that this
-/// process has. With `io = "xdp"` addresses come and go. No program can be loaded or attached.
-fn table_changes() -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
-    [SET_IN_MAP, REMOVE_FROM_MAP].into_iter().map(first_argument).collect()
+/// Calls of which a part remains. Signals and limits are this process's own, and no other process
+/// becomes the owner of a descriptor, who is sent a signal when there is something to read.
+fn parts(whose: Calls) -> Result<Vec<(i64, Vec<SeccompRule>)>, BackendError> {
+    let mut parts = vec![
+        (libc::SYS_tgkill, first_is(&[std::process::id().into()])?),
+        (libc::SYS_prlimit64, first_is(&[0])?),
+        (libc::SYS_fcntl, second_is_neither(SET_OWNER)?),
+        (libc::SYS_ioctl, second_is_neither(SET_OWNER_BY_IOCTL)?),
+    ];
+    match whose {
+        // The tables of a program that is there change, by descriptors that this process has: with
+        // `io = "xdp"` addresses come and go. No program can be loaded or attached.
+        Calls::Gateway => parts.push((libc::SYS_bpf, first_is(&[SET_IN_MAP, REMOVE_FROM_MAP])?)),
+        // A umask of a thread's own, with which a socket's file is made.
+        Calls::Agent => parts.push((libc::SYS_unshare, first_is(&[libc::CLONE_FS as u64])?)),
+        Calls::Tokens => {}
+    }
+    Ok(parts)
 }
 
-/// What remains of `unshare`: a umask of a thread's own, with which a socket's file is made.
-fn own_umask() -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
-    Ok(vec![first_argument(libc::CLONE_FS as u64)?])
+fn first_is(values: &[u64]) -> Result<Vec<SeccompRule>, BackendError> {
+    let is = |value: &u64| SeccompRule::new(vec![argument(0, SeccompCmpOp::Eq, *value)?]);
+    values.iter().map(is).collect()
 }
 
-fn first_argument(value: u64) -> Result<SeccompRule, seccompiler::BackendError> {
-    let is = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)?;
-    SeccompRule::new(vec![is])
+fn second_is_neither(values: [u64; 2]) -> Result<Vec<SeccompRule>, BackendError> {
+    let is_not = values.map(|value| argument(1, SeccompCmpOp::Ne, value));
+    Ok(vec![SeccompRule::new(is_not.into_iter().collect::<Result<_, _>>()?)?])
+}
+
+fn argument(at: u8, is: SeccompCmpOp, value: u64) -> Result<SeccompCondition, BackendError> {
+    SeccompCondition::new(at, SeccompCmpArgLen::Dword, is, value)
 }
 
 /// `BPF_MAP_UPDATE_ELEM` and `BPF_MAP_DELETE_ELEM`.
 const SET_IN_MAP: u64 = 2;
 const REMOVE_FROM_MAP: u64 = 3;
+/// `F_SETOWN` and `F_SETOWN_EX`.
+const SET_OWNER: [u64; 2] = [8, 15];
+/// `FIOSETOWN` and `SIOCSPGRP`.
+const SET_OWNER_BY_IOCTL: [u64; 2] = [0x8901, 0x8902];
 
-/// What a daemon that is serving asks of the kernel. No new program, no other process's memory, no
+/// What a daemon that is serving asks of the kernel beside [`parts`]. No new program, no other process's memory, no
 /// new user, no mount, no module. `setsid`-like, `ptrace`-like and `exec`-like calls are out by not
 /// being here.
 const CALLS: &[i64] = &[
@@ -188,14 +206,12 @@ const CALLS: &[i64] = &[
     libc::SYS_nanosleep,
     // Files: the config on reload, histograms, state, link sockets.
     libc::SYS_close,
-    libc::SYS_fcntl,
     libc::SYS_fdatasync,
     libc::SYS_fstat,
     libc::SYS_fsync,
     libc::SYS_ftruncate,
     libc::SYS_getcwd,
     libc::SYS_getdents64,
-    libc::SYS_ioctl,
     libc::SYS_lseek,
     libc::SYS_newfstatat,
     libc::SYS_openat,
@@ -232,7 +248,6 @@ const CALLS: &[i64] = &[
     libc::SYS_mremap,
     libc::SYS_munmap,
     libc::SYS_prctl,
-    libc::SYS_prlimit64,
     libc::SYS_restart_syscall,
     libc::SYS_rseq,
     libc::SYS_rt_sigaction,
@@ -242,7 +257,6 @@ const CALLS: &[i64] = &[
     libc::SYS_sched_yield,
     libc::SYS_set_robust_list,
     libc::SYS_sigaltstack,
-    libc::SYS_tgkill,
     // The domain that names of hosts are looked up in.
     libc::SYS_uname,
     // Older C libraries of x86-64 go by these names.
@@ -310,6 +324,9 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("ringgate-calls-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("temporary folders");
         let path = folder.join("worker-0.sock");
+        let mut other = std::process::Command::new("cat");
+        let mut other = other.stdin(std::process::Stdio::piped()).spawn().expect("a program");
+        let (theirs, ours) = (other.id().into(), std::process::id().into());
         let filtered = std::thread::spawn(move || {
             let filter = filter(Calls::Agent).expect("it compiles");
             apply_filter(&filter).expect("this kernel filters calls");
@@ -318,12 +335,32 @@ mod tests {
             };
             assert!(is_refused(std::process::Command::new("/bin/true").status().map(drop)));
             assert!(is_refused(process::signal(std::process::id(), 0)));
+            // No signal is sent, no limit is told, and nobody has the signals of a descriptor.
+            let call = |number: i64, [first, second, third]: [i64; 3]| {
+                // SAFETY: all are integers, and a pointer that is null.
+                match unsafe { libc::syscall(number, first, second, third, 0) } {
+                    0 => Ok(()),
+                    _ => Err(io::Error::last_os_error()),
+                }
+            };
+            // SAFETY: takes no argument.
+            let thread = unsafe { libc::gettid() }.into();
+            call(libc::SYS_tgkill, [ours, thread, 0]).expect("its own threads");
+            assert!(is_refused(call(libc::SYS_tgkill, [theirs, theirs, 0])));
+            call(libc::SYS_prlimit64, [0, 0, 0]).expect("its own limits");
+            assert!(is_refused(call(libc::SYS_prlimit64, [theirs, 0, 0])));
+            let owners = [(libc::SYS_fcntl, SET_OWNER), (libc::SYS_ioctl, SET_OWNER_BY_IOCTL)];
+            for (number, command) in owners.iter().flat_map(|(it, all)| all.map(|one| (*it, one))) {
+                assert!(is_refused(call(number, [0, command as i64, 0])), "{number} {command}");
+            }
             // What an agent does when a gateway opens a lane.
             let made = process::with_umask(0, || std::os::unix::net::UnixListener::bind(path));
             made.expect("a thread").expect("a socket");
             std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
         });
         let outcome = filtered.join();
+        drop(other.stdin.take());
+        other.wait().expect("it ends with its input");
         std::fs::remove_dir_all(&folder).expect("this thread is free");
         outcome.expect("it has not panicked");
     }
