@@ -29,6 +29,7 @@ use std::thread::JoinHandle;
 
 pub use ringgate_cluster::wire::{Datagram, Offered as GivenAway};
 use ringgate_io::Bell;
+use ringgate_os::wiping;
 
 pub use crate::agent::options::Gateway as Entrance;
 use crate::protocol::tls;
@@ -82,7 +83,12 @@ impl Peers {
     pub fn start(&mut self, door: Door, players: impl Players) -> io::Result<()> {
         let board = Board::new(Arc::clone(&self.shared), door, players)?;
         let name = "ringgate-peers".to_owned();
-        self.thread = Some(std::thread::Builder::new().name(name).spawn(|| board.run())?);
+        let run = || {
+            // Members give each other keys of sessions.
+            wiping::wipe_from_now_on();
+            board.run();
+        };
+        self.thread = Some(std::thread::Builder::new().name(name).spawn(run)?);
         Ok(())
     }
 

@@ -734,6 +734,8 @@ impl Seat {
 
     fn note_up(&mut self, name: &str, now_ns: u64) {
         let peer = self.trunk.peer();
+        // What comes is opened in buffers of our own from here on, which are wiped.
+        self.trunk.make_portable(now_ns);
         self.up_ns = Some(now_ns);
         tracing::info!(
             event = "member_up",

@@ -15,16 +15,23 @@ use ringgate_core::secret::Key;
 use ringgate_link::bundle::Frame;
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::notify::{Epoll, Ready};
+use ringgate_os::wiping::{Wiping, wipe_from_now_on};
 use rustls::pki_types::ServerName;
+use zeroize::Zeroizing;
 
 use super::board::{OFFER_EVERY_NS, OFFERS_MAX};
 use super::talk::{FORWARDS_ON, forward};
 use super::{Entrance, MemberShown, Peers, Settings, State};
 use crate::protocol::beat::BEAT_NS;
 use crate::protocol::tls::fixtures::{CLUSTERS_AGENT, MEMBER_1, MEMBER_2};
+use crate::protocol::tls::tests::residue::{Masked, overwrite_the_stack, search};
 use crate::protocol::tls::{self, Identity, Peer, certified_name};
 use crate::socket::{self, End, Event, Trunk, provider};
 use stub::Stub;
+
+/// As the program has it.
+#[global_allocator]
+static ALLOCATOR: Wiping = Wiping;
 
 /// Whoever is slower than this waits for something that does not come.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -358,6 +365,26 @@ fn a_member_stands_by_for_each_session_and_all_know_for_whom() {
     first.set_members(told(&[("gate-2", &at(&second))]));
     until("who stands by", || again.stands(3, player(2)));
     other(&second, |it| it.can_stand_by);
+}
+
+#[test]
+fn keys_that_a_member_is_given_stay_in_no_buffer_at_either_end() {
+    let players = Stub::new(&[(EU, "eu")]);
+    let Some(second) = with_players("gate-2", MEMBER_2, &players) else { return };
+    wipe_from_now_on();
+    let mut first = Raw::gate_1(&second);
+    first.say(&Message::Begin { version: VERSION });
+    let mut key = Zeroizing::new(vec![0; 32]);
+    key.iter_mut().zip((11..).step_by(37)).for_each(|(byte, it)| *byte = it as u8);
+    let masked = [Masked::of(key[..].try_into().expect("its length"))];
+    first.say(&Message::Listener { number: 9, name: "us" });
+    // No record that is read: those wipe their keys.
+    first.say(&Message::Record { listener: 9, bytes: &key });
+    first.until_seen(&second, |it| it.dropped.contains_key("listener_absent"));
+    assert_ne!(search(&masked), [0], "it is found where it lies");
+    drop(key);
+    overwrite_the_stack();
+    assert_eq!(search(&masked), [0]);
 }
 
 #[test]

@@ -13,4 +13,5 @@ pub use frame::{
     ALPN, BEAT_NS, Control, Malformed, PEER_ALPN, Reason, VERSION_MAX, VERSION_MIN, Welcome,
 };
 pub use inbox::Inbox;
+pub(in crate::protocol) use outbox::take_off;
 pub use outbox::{Outbox, OverFull};

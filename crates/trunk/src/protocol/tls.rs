@@ -10,7 +10,7 @@ mod peer;
 mod proof;
 mod records;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod whole;
 
 use std::io::{self, Read, Write};

@@ -48,10 +48,7 @@ impl Inbox {
     /// Room to read the stream into. Never empty once [`next`](Self::next) has said that there is
     /// nothing more.
     pub fn room(&mut self) -> &mut [u8] {
-        if self.have.start > 0 {
-            self.bytes.copy_within(self.have.clone(), 0);
-            self.have = 0..self.have.len();
-        }
+        self.close_up();
         &mut self.bytes[self.have.end..]
     }
 
@@ -60,25 +57,40 @@ impl Inbox {
         self.have.end = (self.have.end + bytes).min(self.bytes.len());
     }
 
-    /// The next whole frame. After an error there is none any more.
+    /// The next whole frame. After an error there is none any more. Where there is none, those
+    /// before are wiped: records of sessions have keys.
     #[expect(clippy::should_implement_trait, reason = "it lends what it holds")]
     pub fn next(&mut self) -> Option<Result<Control<'_>, Malformed>> {
         if self.is_broken {
             return None;
         }
-        let have = &self.bytes[self.have.clone()];
-        let header = have.first_chunk::<HEADER_BYTES>()?;
-        let bytes = usize::from(u16::from_le_bytes([header[0], header[1]]));
+        let header = self.bytes[self.have.clone()].first_chunk::<HEADER_BYTES>().copied();
+        let Some([low, high, kind, lane]) = header else {
+            self.close_up();
+            return None;
+        };
+        let bytes = usize::from(u16::from_le_bytes([low, high]));
         if !(HEADER_BYTES..=FRAME_BYTES_MAX).contains(&bytes) {
             self.is_broken = true;
             return Some(Err(Malformed));
         }
-        let (kind, lane) = (header[2], header[3]);
-        let body = have.get(HEADER_BYTES..bytes)?;
+        if bytes > self.have.len() {
+            self.close_up();
+            return None;
+        }
+        let body = &self.bytes[self.have.start..][HEADER_BYTES..bytes];
         self.have.start += bytes;
         let decoded = decode(kind, lane, body);
         self.is_broken = decoded.is_none();
         Some(decoded.ok_or(Malformed))
+    }
+
+    /// Begins with what was not taken out.
+    fn close_up(&mut self) {
+        let (before, left) = (self.have.clone(), self.have.len());
+        self.bytes.copy_within(before.clone(), 0);
+        self.bytes[left..before.end].fill(0);
+        self.have = 0..left;
     }
 }
 

@@ -8,6 +8,14 @@ use ringgate_link::bundle::{Frame, is_name};
 use super::frame::{FRAME_BYTES_MAX, HEADER_BYTES, Reason, Welcome, kind};
 use crate::protocol::lane::NoteTold;
 
+/// Takes bytes off the beginning, and leaves no copy of them: records of sessions have keys.
+pub(in crate::protocol) fn take_off(bytes: &mut Vec<u8>, count: usize) {
+    bytes.copy_within(count.., 0);
+    let left = bytes.len() - count;
+    bytes[left..].fill(0);
+    bytes.truncate(left);
+}
+
 /// More than this never waits.
 const BYTES_MAX: usize = 4 << 20;
 
@@ -109,11 +117,8 @@ impl Outbox {
     pub fn handle_sent(&mut self, bytes: usize) {
         self.sent += bytes;
         debug_assert!(self.sent <= self.bytes.len(), "no more than there was");
-        if self.sent >= self.bytes.len() {
-            self.bytes.clear();
-            self.sent = 0;
-        } else if self.sent >= self.bytes.len() / 2 {
-            self.bytes.drain(..self.sent);
+        if self.sent >= self.bytes.len() / 2 {
+            take_off(&mut self.bytes, self.sent);
             self.sent = 0;
         }
     }

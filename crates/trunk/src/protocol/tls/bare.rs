@@ -17,7 +17,7 @@ use zeroize::Zeroize;
 use super::failure::{Failure, Received};
 use super::records::{HEADER_BYTES, Records};
 use super::whole::{BUFFER_BYTES, Come, is_blocked, receive};
-use crate::protocol::control::{Inbox, Outbox};
+use crate::protocol::control::{Inbox, Outbox, take_off};
 
 /// One connection.
 #[derive(Debug)]
@@ -104,7 +104,7 @@ impl Bare {
         let room = inbox.room();
         let len = room.len().min(self.opened.len());
         room[..len].copy_from_slice(&self.opened[..len]);
-        self.opened.drain(..len);
+        take_off(&mut self.opened, len);
         inbox.handle_read(len);
         Ok(Received::Something)
     }

@@ -5,7 +5,7 @@
 
 pub(crate) mod fixtures;
 #[cfg(target_os = "linux")]
-mod residue;
+pub(crate) mod residue;
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};

@@ -13,12 +13,12 @@ use super::super::{State, Stream};
 use super::{is_possible, meet};
 
 /// A key that is nowhere in memory as it is.
-struct Masked([u8; 32]);
+pub(crate) struct Masked([u8; 32]);
 
 const MASK: u8 = 0x5a;
 
 impl Masked {
-    fn of(key: &[u8; 32]) -> Self {
+    pub(crate) fn of(key: &[u8; 32]) -> Self {
         // Without a copy of the key itself.
         let mut masked = [MASK; 32];
         masked.iter_mut().zip(key).for_each(|(masked, byte)| *masked ^= byte);
@@ -37,7 +37,7 @@ fn keys(stream: &Stream) -> [Masked; 2] {
 }
 
 /// How often each is found.
-fn search(keys: &[Masked]) -> Vec<usize> {
+pub(crate) fn search(keys: &[Masked]) -> Vec<usize> {
     let maps = std::fs::read_to_string("/proc/self/maps").expect("this is Linux");
     let memory = File::open("/proc/self/mem").expect("it is our own");
     let mut found = vec![0; keys.len()];
@@ -109,6 +109,6 @@ fn hand_over() -> [Masked; 2] {
 /// nothing of what ships. What ships is searched with its stacks by the process tests of keys.
 #[expect(clippy::large_stack_arrays, reason = "what lay there is to be overwritten")]
 #[inline(never)]
-fn overwrite_the_stack() {
+pub(crate) fn overwrite_the_stack() {
     std::hint::black_box(&mut [0_u8; 1 << 19]);
 }
