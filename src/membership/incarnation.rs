@@ -3,8 +3,9 @@
 //! same one.
 //!
 //! An etcd that was emptied or restored may have forgotten the last ones. So a gateway that sees
-//! another history raises the count there to its own, and nobody takes one from it before all have
-//! had the time for that, as with tokens.
+//! another history raises the count there to the largest that it has met, and nobody takes one from
+//! it before all have had the time for that, as with tokens. A process that starts has met the one
+//! before it, by what that has left in `state_dir`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,8 +59,7 @@ impl Counter {
         loop {
             let history = rewritten();
             match self.standbys.incarnation() {
-                None if trusts(None) => match self.raise(|last| last.checked_add(1), &trusts).await
-                {
+                None if trusts(None) => match self.raise(1, &trusts).await {
                     Ok(Counted::Raised(number)) => {
                         self.standbys.set_incarnation(Incarnation(number));
                         raised_in = Some(history);
@@ -74,9 +74,9 @@ impl Counter {
                     }
                     Ok(Counted::Again) | Err(_) => {}
                 },
-                Some(Incarnation(own)) if raised_in != Some(history) => {
+                Some(_) if raised_in != Some(history) => {
                     // Whether that history is believed or not.
-                    let raised = self.raise(|last| Some(last.max(own)), &|_| true).await;
+                    let raised = self.raise(0, &|_| true).await;
                     if matches!(raised, Ok(Counted::Raised(_) | Counted::Never(_))) {
                         raised_in = Some(history);
                     }
@@ -87,10 +87,10 @@ impl Counter {
         }
     }
 
-    /// Makes the count another one, unless somebody else does meanwhile.
+    /// Makes the count so much more than the last process, unless somebody else does meanwhile.
     async fn raise(
         &self,
-        to: impl Fn(u16) -> Option<u16>,
+        by: u16,
         trusts: &(impl Fn(Option<&Header>) -> bool + Sync),
     ) -> Result<Counted, Error> {
         let found = self.client.range(&Range::one(self.key.clone())).await?;
@@ -102,7 +102,7 @@ impl Counter {
             Ok(before) => before.map_or(0, |it| it.last),
             Err(why) => return Ok(Counted::Never(why.to_string())),
         };
-        let Some(last) = to(before) else {
+        let Some(last) = before.max(self.standbys.latest().0).checked_add(by) else {
             return Ok(Counted::Never("the cluster has had its last process".to_owned()));
         };
         if last == before {

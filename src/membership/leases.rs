@@ -2,7 +2,7 @@
 //! again before they end takes over what stands under them, and nobody sees it go. Without the file
 //! its names are another's until then. Beside them stands whose the names of game processes are,
 //! and a gateway writes its instances, because the tokens that an earlier one has claimed are its
-//! own.
+//! own, and which process of its cluster it was, because none is that one again.
 
 use std::io::{self, Write};
 
@@ -19,6 +19,8 @@ pub(crate) struct Left {
     pub(crate) leases: Vec<i64>,
     /// Random names of starts.
     pub(crate) instances: Vec<String>,
+    /// Which process of its cluster it was.
+    pub(crate) incarnation: Option<u16>,
     /// Names of game processes that have been linked.
     pub(crate) owned: Vec<OwnedName>,
 }
@@ -27,9 +29,10 @@ impl Left {
     /// Whether `written` will do for now: names come and go by the moment, and are written once in
     /// a while.
     fn is_in(&self, written: &Self, age_ms: u64) -> bool {
-        let Self { leases, instances, owned } = self;
+        let Self { leases, instances, incarnation, owned } = self;
         *leases == written.leases
             && *instances == written.instances
+            && *incarnation == written.incarnation
             && (*owned == written.owned || age_ms < OWNED_EVERY_MS)
     }
 }
@@ -79,6 +82,7 @@ pub(crate) fn load(file: &StateFile) -> Left {
     Left {
         leases: leases.take(LEASES_MAX).collect(),
         instances: instances.map(str::to_owned).take(INSTANCES_MAX).collect(),
+        incarnation: text.lines().find_map(|it| it.strip_prefix(INCARNATION)?.parse().ok()),
         owned: text.lines().filter_map(owned).take(OWNED_MAX).collect(),
     }
 }
@@ -92,6 +96,9 @@ fn text(left: &Left) -> io::Result<Vec<u8>> {
     for instance in left.instances.iter().take(INSTANCES_MAX) {
         writeln!(text, "{INSTANCE}{instance}")?;
     }
+    if let Some(number) = left.incarnation {
+        writeln!(text, "{INCARNATION}{number}")?;
+    }
     for OwnedName { name, uid, .. } in left.owned.iter().take(OWNED_MAX) {
         writeln!(text, "{OWNED}{uid} {name}")?;
     }
@@ -100,6 +107,7 @@ fn text(left: &Left) -> io::Result<Vec<u8>> {
 
 /// These begin lines that are no leases.
 const INSTANCE: &str = "instance ";
+const INCARNATION: &str = "incarnation ";
 const OWNED: &str = "owned ";
 
 const LEASES_MAX: usize = 16;
@@ -125,13 +133,21 @@ mod tests {
         let instances = vec!["new".to_owned(), "old".to_owned()];
         let owned = |name: &str, uid| OwnedName { name: name.to_owned(), uid, has_linked: true };
         let owned = vec![owned("arena-1", 1000), owned("7", u32::MAX)];
-        let left = Left { leases: vec![7, -8, i64::MAX], instances, owned };
+        let incarnation = Some(u16::MAX);
+        let left = Left { leases: vec![7, -8, i64::MAX], instances, incarnation, owned };
         for _ in 0..2 {
             let text = text(&left).expect("a buffer takes everything");
             ringgate_fleet::copy::replace(&path, &text).expect("our own folder");
         }
         assert_eq!(load(&file), left);
-        for text in ["", "x", "0\n99999999999999999999\n", "\u{0}", "owned x y\nowned 7\n"] {
+        for text in [
+            "",
+            "x",
+            "0\n99999999999999999999\n",
+            "\u{0}",
+            "owned x y\nowned 7\n",
+            "incarnation 65536\n",
+        ] {
             fs::write(&path, text).expect("our own file");
             assert_eq!(load(&file), Left::default(), "{text:?}");
         }

@@ -220,6 +220,9 @@ impl Member {
         if let (Some(standbys), Some(number)) = (&standbys, incarnation) {
             standbys.set_incarnation(Incarnation(number));
         }
+        if let (Some(standbys), Some(number)) = (&standbys, left.incarnation) {
+            standbys.note_process(Incarnation(number));
+        }
         let mut used = Used::default();
         if let Some(it) = &handed {
             used.adopt(it.asked.clone(), it.asked_latest_s, it.asked_bounds_s);
@@ -557,7 +560,10 @@ impl Part {
         };
         let former = self.former.instances.iter().filter(|it| **it != own);
         let instances = [&own].into_iter().chain(former).cloned().collect();
-        let left = Left { leases, instances, owned: self.registry.book().owned_for_good() };
+        let own = self.shelf.standbys.as_ref().and_then(|it| it.incarnation());
+        let incarnation = own.map(|it| it.0).or(self.former.incarnation);
+        let owned = self.registry.book().owned_for_good();
+        let left = Left { leases, instances, incarnation, owned };
         self.leases.keep(left, member.plan().now_ms()).await;
     }
 

@@ -51,10 +51,12 @@ fn no_two_processes_of_a_cluster_are_the_same_one() {
         return;
     }
     let backup = fleet.back_up();
-    let texts = ["gate-1", "gate-2", "gate-3"].map(|it| in_cluster(&fleet, &folder, it));
-    let start = |at: usize| Line::of(Daemon::start(&texts[at]));
+    let mut texts = ["gate-1", "gate-2", "gate-3"].map(|it| in_cluster(&fleet, &folder, it));
+    let states = folder.join("states");
+    writeln!(texts[2].gateway, "state_dir = \"{}\"", states.display());
+    let start = |text: &Text| Line::of(Daemon::start(text));
     let key = "/f/claim/cluster/fra";
-    let mut lines = [0, 1, 2].map(start).into_iter().collect::<Vec<_>>();
+    let mut lines = texts.iter().map(start).collect::<Vec<_>>();
     // One that could not be sure of its number has left that out.
     let mut seen: BTreeSet<_> = lines.iter().map(|line| incarnation(&line.daemon)).collect();
     assert_eq!(seen.len(), 3);
@@ -63,22 +65,32 @@ fn no_two_processes_of_a_cluster_are_the_same_one() {
     let before = incarnation(&lines[2].daemon);
     assert_eq!(lines[2].upgrade().0, Some(0));
     assert_eq!(incarnation(&lines[2].daemon), before);
+    wait_for("its number on disk", || {
+        let left = std::fs::read_to_string(states.join("leases")).ok()?;
+        left.lines().any(|it| *it == format!("incarnation {before}")).then_some(())
+    });
+    // Also where etcd has forgotten it, and nobody has noticed.
     drop(lines.pop());
-    lines.push(start(2));
+    fleet.ctl(&["put", key, "{\"v\":1,\"last\":0}"]);
+    lines.push(start(&texts[2]));
     assert!(seen.insert(incarnation(&lines[2].daemon)));
     let highest = *seen.last().expect("four");
 
-    // A restored etcd that has never had any hears of them again.
+    // A restored etcd that has never had any hears of them again, and of one that has died.
+    let series = "ringgate_cluster_member_can_stand_by{member=\"gate-3\"}";
+    let knows = || lines[0].daemon.get("/metrics").value(series).filter(|it| *it == 1);
+    wait_for("it to be known", knows);
+    drop(lines.pop());
     fleet.go_back(&backup);
     let last = || fleet.value(key).and_then(|it| it["last"].as_u64());
     wait_for("the count", || last().filter(|it| *it >= highest));
 
     // Nobody guesses where the count is none, or at its end.
+    texts[2] = in_cluster(&fleet, &folder, "gate-3");
     for (text, why) in [("{}", "missing"), ("{\"v\":1,\"last\":65535}", "its last process")] {
-        drop(lines.pop());
         fleet.ctl(&["put", key, text]);
-        lines.push(start(2));
-        let daemon = &lines[2].daemon;
+        let line = start(&texts[2]);
+        let daemon = &line.daemon;
         wait_for("why not", || daemon.log().contains("no other gateway can go on").then_some(()));
         assert!(daemon.log().contains(why), "{}", daemon.log());
         assert!(daemon.status()["cluster"]["incarnation"].is_null());

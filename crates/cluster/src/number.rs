@@ -46,8 +46,7 @@ impl Term {
 }
 
 /// One run of one process, in one cluster. No two have the same: each is one more than the last, by
-/// a transaction in etcd or from a block that was reserved on disk before. There is none after the
-/// last.
+/// a transaction in etcd. There is none after the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation(pub u16);
 

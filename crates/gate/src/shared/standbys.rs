@@ -12,7 +12,7 @@ mod stood;
 
 use std::collections::{HashMap, hash_map};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::ids::MemberId;
 use crate::shared::whereabouts::{share_of, take};
@@ -29,6 +29,8 @@ pub struct Standbys {
     key: HashKey,
     /// One more than its number; 0 while there is none.
     incarnation: AtomicU32,
+    /// The largest number of a process of the cluster that this one has heard of.
+    latest: AtomicU16,
     own: [Mutex<Own>; SHARDS],
     /// Something of it has changed since that was last taken, or of what is said of all.
     has_news: AtomicBool,
@@ -156,6 +158,7 @@ impl Standbys {
         Self {
             key,
             incarnation: AtomicU32::new(0),
+            latest: AtomicU16::new(0),
             own: std::array::from_fn(|_| Mutex::default()),
             has_news: AtomicBool::new(false),
             has_stands: AtomicBool::new(false),
@@ -181,10 +184,21 @@ impl Standbys {
 
     /// This process is that one of the cluster from now on, and for all of its life: what is said
     /// later changes nothing.
-    pub fn set_incarnation(&self, Incarnation(number): Incarnation) {
-        let number = u32::from(number) + 1;
+    pub fn set_incarnation(&self, own: Incarnation) {
+        self.note_process(own);
+        let number = u32::from(own.0) + 1;
         let (said, was) = (Ordering::Release, Ordering::Relaxed);
         let _ = self.incarnation.compare_exchange(0, number, said, was);
+    }
+
+    /// There is or was such a process in the cluster.
+    pub fn note_process(&self, Incarnation(number): Incarnation) {
+        self.latest.fetch_max(number, ORDER);
+    }
+
+    /// The latest process of the cluster that this one has heard of; 0 where there is none.
+    pub fn latest(&self) -> Incarnation {
+        Incarnation(self.latest.load(ORDER))
     }
 
     /// Which process of the cluster this is, once that is known.
@@ -280,6 +294,7 @@ impl Standbys {
     /// because a process could not be reached is that process's.
     pub fn set_able(&self, members: Vec<(Incarnation, MemberId)>) {
         for (process, _) in &members {
+            self.note_process(*process);
             self.leave_to(*process);
         }
         *lock(&self.able) = members;

@@ -101,6 +101,18 @@ fn an_incarnation_is_said_once() {
 }
 
 #[test]
+fn the_latest_process_is_that_of_all_that_were_heard_of() {
+    let standbys = none();
+    assert_eq!(standbys.latest(), Incarnation(0));
+    standbys.note_process(Incarnation(4));
+    standbys.set_incarnation(Incarnation(5));
+    assert_eq!(standbys.latest(), Incarnation(5));
+    standbys.set_able(vec![(Incarnation(7), MemberId(1)), (Incarnation(3), MemberId(2))]);
+    standbys.set_able(Vec::new());
+    assert_eq!(standbys.latest(), Incarnation(7));
+}
+
+#[test]
 fn what_is_owned_is_told_as_it_is_now_and_its_end_once() {
     let standbys = none();
     assert!(!standbys.has_news());
