@@ -436,7 +436,8 @@ mod tests {
 
     use super::super::tests as sample;
     use super::*;
-    use ringgate_core::drops::DropReason;
+    use ringgate_core::drops::{DropCounts, DropReason};
+    use ringgate_gate::{ListenerId, Party, Setup};
 
     #[test]
     fn every_sample_has_a_family_and_none_is_there_twice() {
@@ -472,6 +473,28 @@ mod tests {
         }
         assert!(page.contains("ringgate_drops_total{worker=\"0\",reason=\"unknown_source\"} 3\n"));
         assert!(page.contains("ringgate_sessions_closed_total{worker=\"0\",reason=\"timed_out\"}"));
+    }
+
+    #[test]
+    fn drops_of_the_listeners_behind_the_first_do_not_fall_when_one_of_them_goes() {
+        let facts = sample::facts();
+        let mut snapshot = sample::snapshot(&facts);
+        let mut setup = Setup::clone(&snapshot.live.setup);
+        let listeners = Party::APART + 2;
+        for _ in 1..listeners {
+            setup.listeners.push(sample::listener());
+        }
+        let mut drops = DropCounts::new();
+        drops.bump(DropReason::UnknownSource);
+        snapshot.reports[0].listener_drops = vec![drops; listeners];
+        snapshot.sessions = vec![0; listeners];
+        let others = "{listener=\"(others)\",reason=\"unknown_source\"} 2\n";
+        for phase in [Phase::Serving, Phase::Draining, Phase::Closed] {
+            setup.listeners[ListenerId::at(Party::APART)].phase = phase;
+            snapshot.live.setup = setup.clone().into();
+            let page = render(&snapshot);
+            assert!(page.contains(&format!("ringgate_listener_drops_total{others}")), "{phase:?}");
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::front::protocol::Front;
 use crate::front::rules::Rules;
 use crate::ids::ListenerId;
 use crate::listeners::ListenerState;
+use crate::party::Party;
 use crate::setup::{Listener, Phase, Setup};
 use crate::store::table::Address;
 use crate::turn::Turn;
@@ -47,7 +48,12 @@ impl Fronts {
     }
 
     fn begin_anew(&mut self, turn: &mut Turn<'_>, number: ListenerId, listener: &Listener) {
-        turn.common.listeners[number] = ListenerState::new(listener);
+        let state = &mut turn.common.listeners[number];
+        let before = std::mem::replace(state, ListenerState::new(listener));
+        if Party::of(number) == Party::OTHERS {
+            // What several are counted together never falls.
+            state.drops = before.drops;
+        }
         turn.common.captures.forget_homes(number);
         ask!(every self, .begin_listener(number, listener, turn.now.mono_ns));
     }

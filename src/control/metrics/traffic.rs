@@ -43,9 +43,9 @@ fn drops(text: &mut Text, snapshot: &Snapshot<'_>) {
     );
     let setup = &snapshot.live.setup;
     for (party, name) in parties(setup) {
-        let all = setup.listeners.pairs().filter(|(_, it)| it.phase == Phase::Serving);
         let mut sum = DropCounts::new();
-        for (number, _) in all.filter(|(number, _)| Party::of(*number) == party) {
+        // Of several together also those that have gone: what is counted never falls.
+        for number in setup.listeners.ids().filter(|number| Party::of(*number) == party) {
             let reports = snapshot.reports.iter();
             let drops = reports.filter_map(|report| report.listener_drops.get(number.index()));
             drops.for_each(|drops| sum.merge(drops));

@@ -7,9 +7,10 @@ use super::rig::{Asked, Fleet, Rig, bundle_backend, endpoint, home, listener};
 use crate::counters::Ended;
 use crate::ids::{BindId, ListenerId};
 use crate::mail::Mail;
+use crate::party::Party;
 use crate::setup::{Listener, Phase, Setup};
 use ringgate_batch::SocketId;
-use ringgate_core::drops::DropReason;
+use ringgate_core::drops::{DropCounts, DropReason};
 
 const FIRST: ListenerId = ListenerId(0);
 
@@ -86,6 +87,26 @@ fn a_listener_that_closes_takes_its_sockets_along_and_its_number_is_free() {
     assert_eq!(rig.take_for(home(5)).len(), 1, "it is challenged");
     assert_eq!(rig.host.gate().listener_traffic().next().map(|it| it.datagrams_in), Some(1));
     game.crash(&mut rig);
+}
+
+#[test]
+fn what_several_listeners_are_counted_together_does_not_fall_when_one_goes() {
+    let listeners = (0..=Party::APART).map(|at| listener(&format!("at-{at}"), &[0])).collect();
+    let setup = Setup::new(listeners, vec![bundle_backend("arena", 8)], 7);
+    let mut rig = Rig::new(setup.clone());
+    let both = [0, Party::APART].map(ListenerId::at);
+    let mut closed = setup.clone();
+    for number in both {
+        rig.deliver_at(number, home(1), b"junk");
+        closed.listeners[number] = closed.listeners[number].closed();
+    }
+    let dropped = |rig: &Rig| {
+        both.map(|it| rig.host.gate().listener_drops().nth(it.index()).map(DropCounts::total))
+    };
+    assert_eq!(dropped(&rig), [Some(1); 2]);
+    adopt(&mut rig, &closed);
+    adopt(&mut rig, &setup);
+    assert_eq!(dropped(&rig), [Some(0), Some(1)]);
 }
 
 #[test]
