@@ -213,7 +213,13 @@ impl Common {
     }
 
     /// Something came from a game process that goes no further.
-    pub(crate) fn count_from_link(&mut self, why: DropReason) {
+    pub(crate) fn count_from_link(&mut self, backend: BackendId, why: DropReason) {
+        self.counters.payloads_from_links += 1;
+        self.drop_payload(backend, why);
+    }
+
+    /// The same where it is for nobody, or not for a player.
+    pub(crate) fn count_from_nobody(&mut self, why: DropReason) {
         self.counters.payloads_from_links += 1;
         self.counters.drops.bump(why);
     }

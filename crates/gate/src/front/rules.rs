@@ -271,11 +271,10 @@ pub(crate) trait Answers: Rules {
             |index: &Entry<_>| sessions.get(*index).is_some_and(|session| session.plays_at(from));
         match self.at_loopback(&meta.local).filter(plays_there) {
             Some(_) if meta.truncated => {
-                turn.common.counters.payloads_from_links += 1;
-                turn.common.drop_payload(from, DropReason::PayloadLength);
+                turn.common.count_from_link(from, DropReason::PayloadLength);
             }
             Some(index) => self.send_to_player(turn, index, bytes),
-            None => turn.common.count_from_link(DropReason::SessionUnknown),
+            None => turn.common.count_from_link(from, DropReason::SessionUnknown),
         }
     }
 

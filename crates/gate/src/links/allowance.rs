@@ -90,7 +90,7 @@ impl Turn<'_> {
         }
         match self.common.links.get_mut(at) {
             Some(link) => link.backlog = backlog,
-            None => self.common.count_unread(&backlog),
+            None => self.common.count_unread(None, &backlog),
         }
     }
 
@@ -146,7 +146,7 @@ impl Turn<'_> {
             let index = players.find(self, player);
             let serial = progress.reached.serial;
             if index.is_some_and(|index| self.common.links.multicasts.names_again(serial, index)) {
-                self.common.count_from_link(DropReason::MulticastDuplicate);
+                self.common.count_from_link(backend, DropReason::MulticastDuplicate);
             } else {
                 players.send(self, player, payload);
             }
@@ -160,8 +160,8 @@ impl Common {
     pub(crate) fn drop_backlogs(&mut self) {
         for at in self.links.all.ids() {
             let Some(link) = self.links.get_mut(at) else { continue };
-            let backlog = std::mem::take(&mut link.backlog);
-            self.count_unread(&backlog);
+            let (backend, backlog) = (link.backend, std::mem::take(&mut link.backlog));
+            self.count_unread(backend, &backlog);
             self.settle_hold(at);
         }
     }
@@ -204,11 +204,14 @@ impl Common {
     /// What a link leaves when it ends.
     pub(crate) fn release_backlog(&mut self, lost: &Link) {
         self.links.held_count -= u32::from(lost.is_held);
-        self.count_unread(&lost.backlog);
+        self.count_unread(lost.backend, &lost.backlog);
     }
 
-    fn count_unread(&mut self, backlog: &Backlog) {
+    fn count_unread(&mut self, backend: Option<BackendId>, backlog: &Backlog) {
         let payloads = backlog.payloads();
+        if let Some(backend) = backend {
+            self.links.backends[backend].traffic.drops += payloads;
+        }
         self.counters.payloads_from_links += payloads;
         self.counters.drops.add(DropReason::LinkEnded, payloads);
     }

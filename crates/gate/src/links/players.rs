@@ -23,11 +23,8 @@ impl Common {
     #[cold]
     pub(crate) fn count_for_nobody(&mut self, player: PlayerOf) {
         let is_over = self.has_departed(player);
-        self.count_from_link(if is_over {
-            DropReason::AfterMove
-        } else {
-            DropReason::SessionUnknown
-        });
+        let why = if is_over { DropReason::AfterMove } else { DropReason::SessionUnknown };
+        self.count_from_link(player.backend, why);
     }
 
     /// Whether a player has gone from a game process to another, and the first may not know.

@@ -252,6 +252,8 @@ fn an_answer_for_nobody_is_counted() {
     }
     player.leave(&mut rig);
     rig.provokes(DropReason::SessionUnknown, |rig| rig.answer_udp(endpoint(GAME), address, b"x"));
+    let mut traffic = rig.host.gate().backend_traffic();
+    assert_eq!(traffic.next().map(|traffic| traffic.drops), Some(3), "at its backend, too");
 }
 
 #[test]

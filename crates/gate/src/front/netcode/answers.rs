@@ -147,7 +147,7 @@ impl NetcodeFront {
                 turn.common.links.backends[backend].come_back();
                 self.send_to_player(turn, index, bytes);
             }
-            None => turn.common.count_from_link(DropReason::SessionUnknown),
+            None => turn.common.count_from_nobody(DropReason::SessionUnknown),
         }
     }
 

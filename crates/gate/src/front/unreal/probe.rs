@@ -106,7 +106,7 @@ impl UnrealFront {
         bytes: &[u8],
     ) {
         if let Err(why) = self.step_probe_answer(turn, backend, bytes) {
-            turn.common.count_from_link(why);
+            turn.common.count_from_nobody(why);
         }
     }
 
