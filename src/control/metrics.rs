@@ -15,7 +15,7 @@ mod traffic;
 use super::latency::{BOUNDS_NS, QUANTILES, Sums, parties};
 use super::view::{Snapshot, is_up};
 use ringgate_gate::{BackendId, Counters, Phase};
-use ringgate_io::CardDrop;
+use ringgate_io::{CardCounts, CardDrop};
 use ringgate_os::usage::Used;
 use ringgate_process::reloads::Reloads;
 use ringgate_report::metrics::{Family, Kind, Label, Text};
@@ -222,16 +222,21 @@ fn by_reason(text: &mut Text, snapshot: &Snapshot<'_>) {
             .map(|(worker, it)| (worker, list.names.iter().zip((list.of)(&it.counters))));
         text.counter(name, help).by_two(["worker", list.label], counts);
     }
-    let drops = workers(snapshot).map(|(worker, it)| {
-        let counted = it.counters.drops.iter().map(|(why, count)| (why.name(), count));
-        let frames = CardDrop::ALL.iter().map(|why| (why.name(), it.card.dropped(*why)));
-        (worker, counted.chain(frames))
-    });
+    let drops = workers(snapshot).map(|(worker, it)| (worker, drops(&it.counters, &it.card)));
     text.counter(
         "ringgate_drops_total",
         "What went no further, by reason (docs/reference/drop-reasons.md explains each).",
     )
     .by_two(["worker", "reason"], drops);
+}
+
+/// What went no further, by reason, frames of a card among it.
+pub(super) fn drops(
+    counters: &Counters,
+    card: &CardCounts,
+) -> impl Iterator<Item = (&'static str, u64)> {
+    let counted = counters.drops.iter().map(|(why, count)| (why.name(), count));
+    counted.chain(CardDrop::ALL.iter().map(|why| (why.name(), card.dropped(*why))))
 }
 
 fn health(text: &mut Text, snapshot: &Snapshot<'_>) {

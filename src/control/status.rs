@@ -7,13 +7,13 @@ use super::cluster;
 use super::deny::summary;
 use super::health;
 use super::membership::FleetShown;
-use super::metrics::incarnation;
+use super::metrics::{drops, incarnation};
 use super::view::Snapshot;
 use ringgate_core::proto::unreal::front::Identity;
 use ringgate_gate::{
     Counters, Ended, Front, Imbalance, Intake, LinkKind, PACKET_KIND_NAMES, PACKET_KINDS, Phase,
 };
-use ringgate_io::CardDrop;
+use ringgate_io::{CardCounts, CardDrop};
 use ringgate_process::object;
 use ringgate_process::pages::{Maybe, SCHEMA};
 use ringgate_worker::{CardShown, Stage};
@@ -41,6 +41,7 @@ fn status<'a>(snapshot: &'a Snapshot<'_>) -> impl Serialize + use<'a> {
     let not_ready_because = health::is_ready(snapshot).err();
     let left_ms = |until_ns: u64| until_ns.saturating_sub(snapshot.now_ns) / NS_PER_MS;
     let agents = agents::on_status(snapshot);
+    let drops: Vec<_> = drops(&totals, &card(snapshot)).collect();
     object! {
         schema: SCHEMA,
         version: env!("CARGO_PKG_VERSION"),
@@ -73,8 +74,8 @@ fn status<'a>(snapshot: &'a Snapshot<'_>) -> impl Serialize + use<'a> {
         backends: backends(snapshot),
         agents: Maybe((!agents.is_empty()).then_some(agents)),
         cluster: Maybe(cluster::on_status(snapshot)),
-        totals: sum(snapshot, &totals),
-        drops: Named(totals.drops.iter().map(|(why, n)| (why.name(), n)).collect()),
+        totals: sum(snapshot, &totals, drops.iter().map(|it| it.1).sum()),
+        drops: Named(drops),
         sessions_closed: Named(
             Ended::ALL.map(|why| (why.name(), totals.sessions_closed[why as usize])).to_vec(),
         ),
@@ -88,11 +89,16 @@ fn status<'a>(snapshot: &'a Snapshot<'_>) -> impl Serialize + use<'a> {
     }
 }
 
+/// What was counted about frames, over all workers.
+fn card(snapshot: &Snapshot<'_>) -> CardCounts {
+    let all = snapshot.reports.iter().map(|report| report.card);
+    all.reduce(|sum, card| sum.and(&card)).unwrap_or_default()
+}
+
 /// The interface that players' packets come by past the kernel's sockets.
 fn xdp<'a>(snapshot: &Snapshot<'_>, shown: CardShown<'a>) -> impl Serialize + use<'a> {
     let CardShown { interface, mode, sums, is_attached, addresses } = shown;
-    let all = snapshot.reports.iter().map(|report| report.card);
-    let sum = all.reduce(|sum, card| sum.and(&card)).unwrap_or_default();
+    let sum = card(snapshot);
     object! {
         interface,
         mode,
@@ -129,7 +135,7 @@ fn workers(snapshot: &Snapshot<'_>) -> Vec<impl Serialize + use<>> {
                 pending: report.counters.pending,
                 datagrams_in: report.counters.datagrams_in,
                 packets_out: report.counters.packets_out.iter().sum::<u64>(),
-                drops: report.counters.drops.total(),
+                drops: drops(&report.counters, &report.card).map(|it| it.1).sum::<u64>(),
                 socket_drops: report.socket_drops,
             }
         })
@@ -211,7 +217,7 @@ fn unreal_server(identity: Identity) -> impl Serialize {
 }
 
 /// Sums over all workers.
-fn sum(snapshot: &Snapshot<'_>, totals: &Counters) -> impl Serialize + use<> {
+fn sum(snapshot: &Snapshot<'_>, totals: &Counters, drops: u64) -> impl Serialize + use<> {
     object! {
         sessions: totals.sessions,
         handshakes_pending: totals.pending,
@@ -228,7 +234,7 @@ fn sum(snapshot: &Snapshot<'_>, totals: &Counters) -> impl Serialize + use<> {
         link_datagrams_in: totals.link_datagrams_in,
         link_datagrams_out: totals.link_datagrams_out,
         links_refused: totals.links_refused,
-        drops: totals.drops.total(),
+        drops,
         socket_drops: snapshot.reports.iter().map(|report| report.socket_drops).sum::<u64>(),
         // The two causes of `socket_drops`, derived; `null` where the kernel does not tell.
         socket_overflows: snapshot.socket_drops.map(|split| split.overflows()),
@@ -287,6 +293,7 @@ mod tests {
         let page = page(|snapshot| {
             snapshot.reports[1].counters.sessions = 4;
             snapshot.reports[1].socket_drops = 6;
+            snapshot.reports[1].card.receive_full = 2;
         });
         assert_eq!((&page["schema"], &page["uptime_s"]), (&1.into(), &60.into()));
         assert_eq!(page["pid"], std::process::id());
@@ -297,6 +304,12 @@ mod tests {
         assert_eq!(page["totals"]["filter_refusals"], 5);
         assert_eq!(page["drops"]["unknown_source"], 3);
         assert_eq!(page["drops"]["packet_forged"], 0);
+        // Frames, too.
+        assert_eq!(
+            (&page["drops"]["frame_ring_full"], &page["totals"]["drops"]),
+            (&2.into(), &5.into())
+        );
+        assert_eq!(page["workers"][1]["drops"], 2);
         assert_eq!(page["listeners"][0]["public"][0], "192.0.2.1:40000");
         assert_eq!(page["workers"][1]["report_age_ms"], 20);
     }
