@@ -161,6 +161,9 @@ pub struct Inherited {
     /// said.
     #[serde(default)]
     pub bans: Option<Vec<(String, u64)>>,
+    /// Whether its copy says how many keys there should be: what it holds back, its successor does.
+    #[serde(default)]
+    pub remembers: bool,
 }
 
 impl Prepared {

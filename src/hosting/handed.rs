@@ -44,6 +44,7 @@ pub(super) struct Beginning {
     pub(super) wanted: Option<Vec<Gateway>>,
     pub(super) leases_lost: u64,
     pub(super) copies: [u64; 2],
+    pub(super) remembers: bool,
     /// What another process knew of players who wait for their game process.
     pub(super) players: Option<rolls::Handed>,
     /// Another process's agent, whose registrations stand.
@@ -94,6 +95,9 @@ pub(super) struct Record {
     pub(super) registration: Handed,
     pub(super) leases_lost: u64,
     pub(super) copies: [u64; 2],
+    /// Whether what is known says how many gateways there should be.
+    #[serde(default)]
+    pub(super) remembers: bool,
     pub(super) chosen: BTreeMap<String, String>,
     pub(super) wanted: Option<Vec<String>>,
     pub(super) watched: Vec<HandedWellness>,
@@ -173,6 +177,7 @@ impl Beginning {
             wanted: None,
             leases_lost: 0,
             copies: [0; 2],
+            remembers: false,
             players: None,
             is_heir: false,
         }
@@ -192,6 +197,7 @@ impl Beginning {
             let read = copy::decode(copy).map_err(|_| "copy")?;
             let is_ours = read.prefix == settings.keyspace.gateways();
             begins.truth = is_ours.then_some(read.truth).ok_or("copy")?;
+            begins.remembers = record.remembers;
         }
         begins.registration = registration(settings, record.registration)?;
         let (chosen, wanted) = (record.chosen, record.wanted);
@@ -221,6 +227,7 @@ impl Beginning {
         begins.book.go_on_with(record.book, &numbers, &filed)?;
         (begins.started_s, begins.leases_lost) = (record.started_s, record.leases_lost);
         (begins.copies, begins.is_heir) = (record.copies, true);
+
         begins.players = Some(record.players.unwrap_or_default().read()?);
         Ok((begins, door))
     }

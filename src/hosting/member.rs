@@ -63,7 +63,7 @@ impl Member {
     pub fn start(prepared: Prepared, agent: Arc<Agent>) -> Self {
         let Prepared { client, settings, hosted, door, begins } = prepared;
         let begins = begins.unwrap_or_else(|| Beginning::afresh(&settings, hosted));
-        let Beginning { truth, registration, is_heir, copies, leases_lost, .. } = begins;
+        let Beginning { truth, registration, is_heir, copies, leases_lost, remembers, .. } = begins;
         let keyspace = settings.keyspace.clone();
         let plan = Plan {
             client,
@@ -103,6 +103,9 @@ impl Member {
         }
         let mut state = plan.state(&settings.name, &truth);
         state.count_on(leases_lost, copies);
+        if remembers {
+            state.remember(plan.now_ms());
+        }
         // The other process may have known more than it had written down.
         if is_heir {
             state.copies.see(0, &truth, true, 0);

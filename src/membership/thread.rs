@@ -190,7 +190,10 @@ impl Member {
         let (instance, files) = (settings.instance.clone(), settings.files.clone());
         let (left_at, kept) = files.map(|files| (files.left, files.kept)).unzip();
         let leases = Leases::new(left_at);
-        let state = plan.state(&settings.name, &truth);
+        let mut state = plan.state(&settings.name, &truth);
+        if handed.as_ref().is_some_and(|it| it.remembers) {
+            state.remember(plan.now_ms());
+        }
         let own = registry.clone();
         let (has_news, lists, is_given) = (false, 0, false);
         let role = Gateway { settings, status, reading, registry: own, has_news, lists, is_given };
@@ -328,10 +331,11 @@ impl Member {
     /// What a successor goes on with. From here on it says where players are, and hears where they
     /// are to end: both processes go by the same name in etcd.
     pub fn heirloom(&self) -> Inherited {
-        let (handed, bans) = {
+        let (handed, bans, remembers) = {
             let Seat { state, role } = &mut *lock(&self.seat);
             role.is_given = true;
-            (state.handed.clone(), role.reading.bans())
+            let has_copy = role.settings.files.is_some() && !state.copies.has_failed;
+            (state.handed.clone(), role.reading.bans(), has_copy && state.remembers())
         };
         // So many would take longer than a hand-over may; its copy has most of them.
         let bans = (bans.len() <= BANS_HANDED_MAX).then(|| bans.into_iter().collect());
@@ -362,6 +366,7 @@ impl Member {
             tokens,
             incarnation,
             bans,
+            remembers,
         }
     }
 

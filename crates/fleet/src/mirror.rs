@@ -17,7 +17,7 @@ mod staging;
 mod tests;
 pub mod truth;
 
-pub use face::{Ask, Options, Status};
+pub use face::{Ask, MEMORY_MS, Options, Status};
 pub use judge::{Doubt, Loss};
 pub use machine::Machine;
 pub use reads::Reads;

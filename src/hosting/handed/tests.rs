@@ -55,6 +55,7 @@ fn record() -> Record {
         },
         leases_lost: 2,
         copies: [3, 4],
+        remembers: true,
         chosen: [("gate-1".to_owned(), "gate-1.example:7200".to_owned())].into(),
         wanted: Some(vec!["gate-1.example:7200".to_owned()]),
         watched: begins.watched.iter().map(Watched::hand_over).collect(),
@@ -94,6 +95,7 @@ fn what_was_handed_over_is_there() {
     let (begins, door) = inherit(Heirloom::new(&record(), &copy(), sockets())).expect("sound");
     assert!(begins.is_heir);
     assert_eq!((begins.started_s, begins.leases_lost, begins.copies), (1000, 2, [3, 4]));
+    assert!(begins.remembers, "what is missed of it is held back");
     assert_eq!((begins.registration.lease, &begins.registration.former[..]), (77, &[66][..]));
     assert_eq!(begins.registration.keys.len(), 2);
     let at = Gateway::parse("gate-1.example:7200").expect("sound");

@@ -133,6 +133,7 @@ impl Part {
             registration: registration.handed(),
             leases_lost: status.leases_lost,
             copies: status.copies,
+            remembers: seat.state.remembers(),
             chosen: chosen.map(|(name, at)| (name.clone(), at.to_string())).collect(),
             wanted: wanted.map(|all| all.iter().map(ToString::to_string).collect()),
             watched: hosting.watched.iter().map(Watched::hand_over).collect(),

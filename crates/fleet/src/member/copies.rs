@@ -17,6 +17,8 @@ pub struct Copies {
     to_save: Option<Truth>,
     saved_ms: u64,
     is_unsaved: bool,
+    /// The last one could not be written.
+    pub has_failed: bool,
 }
 
 impl Copies {

@@ -128,7 +128,9 @@ impl<R: Role> Member<R> {
     pub fn start(plan: Plan, seat: Arc<Mutex<Seat<R>>>, truth: Truth) -> Self {
         let (orders, ordered) = mpsc::channel(QUEUE_MAX);
         let reads = Reads::new(plan.key.clone());
+        let agreed_at_ms = lock(&seat).state.status.mirror.agreed_at_ms;
         let options = mirror::Options::new(plan.prefix.clone(), reads, plan.seed);
+        let options = mirror::Options { agreed_at_ms, ..options };
         let (shared, timed) = (Arc::clone(&seat), plan.clone());
         let see = move |machine: &Machine, changes: Vec<Change>| {
             let Seat { state, role } = &mut *lock(&shared);
@@ -268,8 +270,9 @@ async fn save<R>(plan: &Plan, seat: &Mutex<Seat<R>>) {
     let Some(truth) = lock(seat).state.copies.take() else { return };
     let Some(copy) = plan.copy.clone() else { return };
     let is_saved = copies::save(copy.file, plan.prefix.clone(), truth, plan.clock.unix_s()).await;
-    let [done, failed] = &mut lock(seat).state.status.copies;
-    *if is_saved { done } else { failed } += 1;
+    let state = &mut lock(seat).state;
+    state.copies.has_failed = !is_saved;
+    state.status.copies[usize::from(!is_saved)] += 1;
 }
 
 /// How often a process looks what there is to do.

@@ -130,6 +130,16 @@ impl MemberState {
         }
     }
 
+    /// Goes on with what a process before this one knew until now, and what that is a measure of.
+    pub const fn remember(&mut self, now_ms: u64) {
+        self.status.mirror.agreed_at_ms = Some(now_ms);
+    }
+
+    /// Whether a successor that knows the same does that.
+    pub fn remembers(&self) -> bool {
+        self.status.mirror.remembers(self.status.now_ms, mirror::MEMORY_MS)
+    }
+
     /// Goes on with what a process before this one has counted.
     pub const fn count_on(&mut self, leases_lost: u64, copies: [u64; 2]) {
         (self.status.leases_lost, self.lost_before) = (leases_lost, leases_lost);

@@ -25,6 +25,8 @@ pub struct Options {
     pub doubt_every_ms: u64,
     /// A copy that is older than this is no measure of how many keys there should be.
     pub memory_ms: u64,
+    /// When what it begins with last agreed with etcd, where that is known.
+    pub agreed_at_ms: Option<u64>,
     /// Keys in a page.
     pub page_keys: i64,
     /// More keys than this are not copied, bans aside.
@@ -47,7 +49,8 @@ impl Options {
             check_every_ms: 5_000,
             silence_max_ms: 15_000,
             doubt_every_ms: 10_000,
-            memory_ms: 600_000,
+            memory_ms: MEMORY_MS,
+            agreed_at_ms: None,
             page_keys: 500,
             keys_max: 200_000,
             bytes_max: 256 << 20,
@@ -126,6 +129,12 @@ impl Status {
         matches!(&self.doubt, Some((_, doubt)) if !matches!(doubt, Doubt::ManyGone(_)))
     }
 
+    /// Whether what is known says how many keys there should be.
+    pub fn remembers(&self, now_ms: u64, memory_ms: u64) -> bool {
+        let is_fresh = |at_ms: u64| now_ms.saturating_sub(at_ms) <= memory_ms;
+        self.doubt.is_some() || self.agreed_at_ms.is_some_and(is_fresh)
+    }
+
     /// Whether etcd may say whose something is, by an answer with this header where there is one.
     /// One that is doubted, or that answers from another history than the one that is known, may
     /// have forgotten it.
@@ -160,6 +169,9 @@ pub type HeldBack = [(&'static str, usize); Class::ALL.len() + 1];
 pub fn words(held: &HeldBack) -> Vec<String> {
     held.iter().filter(|(_, keys)| *keys > 0).map(|(kind, _)| (*kind).to_owned()).collect()
 }
+
+/// How long a copy says how many keys there should be.
+pub const MEMORY_MS: u64 = 600_000;
 
 /// Bans that a mirror copies, and commands let there be.
 pub const BANS_MAX: usize = 200_000;

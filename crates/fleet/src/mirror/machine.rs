@@ -95,7 +95,7 @@ impl Machine {
         Self {
             backoff: Backoff::new(BACKOFF_FIRST_MS, BACKOFF_LAST_MS, options.seed),
             truth: Truth { newest, ..known },
-            status: Status::default(),
+            status: Status { agreed_at_ms: options.agreed_at_ms, ..Status::default() },
             phase: Phase::Resting { until_ms: 0 },
             asked: None,
             question: 0,

@@ -427,14 +427,18 @@ fn what_is_slowly_gone_is_believed() {
 fn a_copy_from_disk_is_compared_and_an_old_one_does_not_say_how_many_there_are() {
     let store = store_of(20);
     let known = Pair::new(store.clone()).machine.truth().clone();
-    let mut pair = Pair::new(store);
-    (0..15).for_each(|index| pair.store.delete(&backend(index)));
-    pair.machine = Machine::new(options(), known);
-    pair.store.compact();
-    pair.stream = 0;
-    pair.wait(1000);
-    pair.assert_same();
-    assert_eq!(pair.machine.take_changes().len(), 15);
+    // One that another process knew until now does.
+    for (agreed_at_ms, missed) in [(None, 0), (Some(0), 15)] {
+        let mut pair = Pair::new(store.clone());
+        (0..15).for_each(|index| pair.store.delete(&backend(index)));
+        pair.machine = Machine::new(Options { agreed_at_ms, ..options() }, known.clone());
+        pair.store.compact();
+        pair.stream = 0;
+        pair.wait(1000);
+        assert_eq!(pair.machine.truth().entries.len(), 5 + missed);
+        assert_eq!(pair.doubt().is_some(), missed > 0);
+        assert_eq!(pair.machine.take_changes().len(), 15 - missed);
+    }
 }
 
 #[test]

@@ -50,9 +50,7 @@ impl Machine {
 
     /// Compares a list with what is known, and has it hold what is missed.
     pub(super) fn miss(&mut self, now_ms: u64, next: &mut Truth) -> Vec<Loss> {
-        let remembers = self.status.doubt.is_some()
-            || self.status.agreed_at_ms.is_some_and(|at| now_ms - at <= self.options.memory_ms);
-        if !remembers {
+        if !self.status.remembers(now_ms, self.options.memory_ms) {
             return Vec::new();
         }
         let left = judge::counts(next.entries.keys());
