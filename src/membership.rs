@@ -244,13 +244,13 @@ impl Prepared {
 }
 
 impl Settings {
-    /// Who has announced itself: those that a predecessor has handed over. After a start names are
-    /// whose they were.
-    fn book(&self, file: &[String], handed: Option<&Inherited>, left: &Left) -> Book {
+    /// Who has announced itself: those that a predecessor has handed over, by then. After a start
+    /// names are whose they were.
+    fn book(&self, file: &[String], handed: Option<(&Inherited, u64)>, left: &Left) -> Book {
         let reach = Reach::Bundle(self.run_dir.to_string_lossy().into_owned());
         let mut book = Book::new(self.host.clone(), reach, self.rules.clone(), file.to_vec());
-        if let Some(inherited) = handed {
-            book.inherit(&inherited.announced, &inherited.owned, LEFT_ALONE_MS);
+        if let Some((inherited, now_ms)) = handed {
+            book.inherit(&inherited.announced, &inherited.owned, now_ms + LEFT_ALONE_MS);
             book.inherit_joined(&inherited.joined);
         } else {
             book.inherit_owned(&left.owned);

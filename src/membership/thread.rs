@@ -180,7 +180,8 @@ impl Member {
             clock,
             keyspace: keyspace.clone(),
         };
-        let registry = Registry::new(settings.book(&shelf.file, handed.as_ref(), &left), keyspace);
+        let heir = handed.as_ref().map(|it| (it, plan.now_ms()));
+        let registry = Registry::new(settings.book(&shelf.file, heir, &left), keyspace);
         let status = Status {
             region: settings.region.to_string(),
             host: settings.host.to_string(),
