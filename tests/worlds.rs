@@ -85,6 +85,14 @@ fn a_ban_that_comes_right_before_an_upgrade_ends_who_plays() {
 }
 
 #[test]
+fn a_successor_keeps_what_is_registered_hears_its_fleet_and_holds_back_what_was_held_back() {
+    let ([before, fewest], awaits, doubts) = World::new(1).upgrade_twice().expect("it holds");
+    assert!(before > 0 && fewest == before, "of {before} backends {fewest} stand");
+    assert!(!awaits, "etcd has said that all of it is known");
+    assert_eq!(doubts, [true; 2], "nobody has confirmed it");
+}
+
+#[test]
 fn a_successor_claims_again_what_the_process_before_it_has_claimed() {
     let known = World::new(TOKENS_OF_TWO).upgrade_behind_forgotten_tokens();
     let [before, after] = known.expect("it holds");

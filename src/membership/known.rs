@@ -105,8 +105,8 @@ pub(super) struct Reading {
     heard: i64,
     /// The same of bans.
     denied: i64,
-    /// The revision of the last list, once there was one.
-    listed: Option<i64>,
+    /// All that etcd has was known once.
+    listed: bool,
 }
 
 impl Reading {
@@ -134,7 +134,7 @@ impl Reading {
             has_bans: false,
             heard: truth.revision,
             denied: truth.revision,
-            listed: None,
+            listed: false,
         };
         for (key, entry) in &truth.entries {
             reading.take(key, Some(&entry.value));
@@ -183,9 +183,14 @@ impl Reading {
         }
     }
 
-    /// Everything was listed: it is known up to this revision.
+    /// Everything was listed, or agrees with etcd: it is known up to this revision.
     pub(super) const fn see_list(&mut self, revision: i64) {
-        (self.heard, self.denied, self.listed) = (revision, revision, Some(revision));
+        (self.heard, self.denied, self.listed) = (revision, revision, true);
+    }
+
+    /// Whether that was so by now.
+    pub(super) const fn is_listed(&self) -> bool {
+        self.listed
     }
 
     /// The fleet's key, where there is one.
@@ -367,7 +372,7 @@ impl Reading {
             unreadable: self.unreadable.len(),
             heard: self.heard,
             denied: self.denied,
-            is_listed: self.listed.is_some(),
+            is_listed: self.listed,
         }
     }
 

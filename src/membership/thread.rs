@@ -630,15 +630,17 @@ impl Role for Gateway {
     }
 
     fn hear(&mut self, state: &mut MemberState, machine: &Machine, changes: &[Change]) {
-        let (revision, lists) = (machine.truth().revision, machine.status().lists);
+        let (revision, status) = (machine.truth().revision, machine.status());
         for change in changes {
             self.reading.change(change, revision);
         }
-        let has_list = std::mem::replace(&mut self.lists, lists) != lists;
-        if has_list {
+        let has_list = std::mem::replace(&mut self.lists, status.lists) != status.lists;
+        // What a process begins with is as good as a list once etcd agrees with it.
+        let has_all = has_list || status.is_current && !self.reading.is_listed();
+        if has_all {
             self.reading.see_list(revision);
         }
-        self.has_news |= has_list || !changes.is_empty();
+        self.has_news |= has_all || !changes.is_empty();
         if self.reading.take_own_doubt() {
             state.doubt_own();
         }

@@ -150,6 +150,11 @@ impl Gateway {
         self.alive.as_ref().is_some_and(|it| it.host.gate().setup().denied.holds_client(client))
     }
 
+    /// Whether it has not heard yet what etcd has.
+    pub(crate) fn awaits_fleet(&self) -> bool {
+        self.alive.as_ref().is_some_and(|it| it.setup.awaits_fleet)
+    }
+
     /// The number of what it holds back; 0 for nothing.
     pub(crate) fn doubt(&self) -> u64 {
         self.alive.as_ref().map_or(0, |it| it.member.status().member.doubt())
@@ -281,7 +286,7 @@ impl Gateway {
         }
         let Some(mut alive) = self.alive.take() else { return false };
         self.keep_spent(&mut alive);
-        let process = Process::start(now_ms, random.within(0..1500));
+        let mut process = Process::start(now_ms, random.within(0..1500));
         let mut prepared = self.prepared(etcd, &process, random.word());
         alive.count();
         let mut heirloom = alive.member.heirloom();
@@ -290,6 +295,7 @@ impl Gateway {
         }
         // It is made with what the copy has, and hears of the rest once its workers are there.
         let known = prepared.known(process.clock().unix_s());
+        process.prepare(PREPARES_MS);
         prepared.inherit(heirloom);
         let config = ringgate::membership::merged(&self.file, &known).config;
         let before = unheard(&alive.setup, &config);
@@ -624,5 +630,7 @@ const UDP: SocketId = SocketId(3);
 const OPERATORS: u64 = 1;
 const NOBODY: Endpoint = Endpoint::v4([0; 4], 0);
 const TELL_EVERY_MS: u64 = 100;
+/// How long a successor takes until it serves, on a host with much to do.
+const PREPARES_MS: u64 = 15_000;
 /// How long players have when a gateway ends.
 const DRAIN_MS: u64 = 3_000;

@@ -13,6 +13,8 @@ pub(crate) struct Process {
     runtime: Runtime,
     clock: Arc<GivenClock>,
     began_ms: u64,
+    /// For how long it has prepared before that.
+    prepared_ms: u64,
 }
 
 /// Clocks that the world sets, in nanoseconds.
@@ -40,9 +42,16 @@ impl Process {
         let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
         let (now, unix) = (AtomicU64::new(0), AtomicU64::new(0));
         let clock = Arc::new(GivenClock { now, unix, ahead_ns: ahead_ms * NS_PER_MS });
-        let process = Self { runtime: runtime.expect("a runtime"), clock, began_ms: now_ms };
+        let runtime = runtime.expect("a runtime");
+        let process = Self { runtime, clock, began_ms: now_ms, prepared_ms: 0 };
         process.set_clock(now_ms);
         process
+    }
+
+    /// It has read what there is so long ago, and goes on now.
+    pub(crate) fn prepare(&mut self, ms: u64) {
+        self.prepared_ms = ms;
+        self.set_clock(self.began_ms);
     }
 
     pub(crate) fn clock(&self) -> Arc<dyn Clocks> {
@@ -75,7 +84,7 @@ impl Process {
     }
 
     fn set_clock(&self, now_ms: u64) {
-        let now_ns = (1 + now_ms - self.began_ms) * NS_PER_MS;
+        let now_ns = (1 + self.prepared_ms + now_ms - self.began_ms) * NS_PER_MS;
         self.clock.now.store(now_ns, Ordering::Relaxed);
         let unix_ns = UNIX_START_S * 1_000_000_000 + now_ms * NS_PER_MS + self.clock.ahead_ns;
         self.clock.unix.store(unix_ns, Ordering::Relaxed);

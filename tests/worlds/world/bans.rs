@@ -70,11 +70,7 @@ impl World {
         let client = playing(&self).expect("it was there");
         self.ban(client, None);
         self.pass(after_ms)?;
-        self.upgrade(0);
-        while self.faults.upgraded == 0 {
-            self.step()?;
-            self.upgrade(0);
-        }
+        self.upgrade_at_once(0)?;
         self.pass(900)?;
         let mut its = self.servers.iter().filter(|it| it.gateway == 0);
         Ok(its.any(|it| it.sessions.values().any(|guest| guest.client_id == client)))

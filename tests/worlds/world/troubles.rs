@@ -1,6 +1,7 @@
 //! What goes wrong in a world, and how it is well again.
 
 use super::World;
+use crate::STEP_MS;
 use crate::etcd::MEMBERS;
 use crate::server::Server;
 
@@ -197,6 +198,47 @@ impl World {
         Ok([before, claims(&self)])
     }
 
+    /// A gateway is upgraded, most backends are deleted, and it is upgraded again. Of how many of
+    /// its own it was registered all the time, whether it awaits its fleet in the end, and what it
+    /// holds back before the second time and long after.
+    pub(crate) fn upgrade_twice(mut self) -> Result<([usize; 2], bool, [bool; 2]), String> {
+        self.put_key();
+        for at in 0..MANY {
+            let value = format!(
+                r#"{{"v":1,"instance":"i","host":"far-{at}","group":"far","reach":{{"udp":"127.0.0.1:7000"}},"slots":8,"used":0,"state":"ready"}}"#
+            );
+            let (place, now_ms) = (format!("{FAR}{at}"), self.now_ms);
+            self.etcd.lock().store.put_for(&place, value.as_bytes(), now_ms, 3_600_000);
+        }
+        self.pass(20_000)?;
+        let count = |it: &Self| it.etcd.lock().store.below(BACKENDS).count();
+        let before = count(&self);
+        self.upgrade_at_once(0)?;
+        let mut fewest = before;
+        for _ in 0..300 {
+            self.pass(STEP_MS)?;
+            fewest = fewest.min(count(&self));
+        }
+        self.pass(20_000)?;
+        let awaits = self.gateways[0].awaits_fleet();
+        self.etcd.lock().store.delete_below(FAR);
+        self.pass(1_000)?;
+        let doubts = self.gateways[0].doubt() != 0;
+        self.upgrade_at_once(0)?;
+        self.pass(60_000)?;
+        Ok(([before, fewest], awaits, [doubts, self.gateways[0].doubt() != 0]))
+    }
+
+    pub(super) fn upgrade_at_once(&mut self, at: usize) -> Result<(), String> {
+        let before = self.faults.upgraded;
+        self.upgrade(at);
+        while self.faults.upgraded == before {
+            self.step()?;
+            self.upgrade(at);
+        }
+        Ok(())
+    }
+
     /// An operator looks, and believes what is held back.
     pub(super) fn confirm(&mut self) {
         for gateway in &self.gateways {
@@ -242,3 +284,7 @@ impl World {
 
 /// Below this etcd has whose tokens are.
 const TOKENS: &str = "/f/claim/token/";
+/// Below this, which backends there are, and below that, those of hosts that no gateway has.
+const BACKENDS: &str = "/f/truth/backend/";
+const FAR: &str = "/f/truth/backend/far-";
+const MANY: usize = 20;
