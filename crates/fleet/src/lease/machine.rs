@@ -143,11 +143,13 @@ struct Item {
     revision: i64,
     /// It is to go as soon as that is written.
     is_last: bool,
+    /// It is written, and somebody has seen that it may not be there.
+    is_doubted: bool,
 }
 
 impl Item {
     const fn new(value: Bytes, standing: Standing) -> Self {
-        Self { value, standing, revision: 0, is_last: false }
+        Self { value, standing, revision: 0, is_last: false, is_doubted: false }
     }
 }
 
@@ -283,12 +285,11 @@ impl Registration {
         }
     }
 
-    /// Somebody has seen that this key is not there, or not ours.
+    /// Somebody has seen that this key is not there, or not ours: it is looked at, and written
+    /// again where that is so.
     pub fn doubt(&mut self, key: &Bytes) {
-        if let Some(item) = self.items.get_mut(key)
-            && item.standing == Standing::Written
-        {
-            item.standing = Standing::Outdated;
+        if let Some(item) = self.items.get_mut(key) {
+            item.is_doubted = item.standing == Standing::Written;
         }
     }
 
@@ -358,7 +359,7 @@ impl Registration {
         }
         let again = self.items.values().filter_map(|item| match item.standing {
             Standing::Taken { again_ms, .. } => Some(again_ms),
-            Standing::Written => None,
+            Standing::Written if !item.is_doubted => None,
             _ => Some(0),
         });
         let next = self.lease.iter().map(|held| held.renew_at_ms).chain(again).min();
@@ -391,7 +392,8 @@ impl Registration {
         Some(self.write(key, held.id, now_ms))
     }
 
-    /// Each key has its turn: one that changes all the time delays no other.
+    /// Each key has its turn: one that changes all the time delays no other. What is only to be
+    /// looked at comes last.
     fn next_due(&self, now_ms: u64) -> Option<&Bytes> {
         let is_due = |(_, item): &(&Bytes, &Item)| match item.standing {
             Standing::Written => false,
@@ -402,7 +404,8 @@ impl Registration {
         let after = self.items.range::<Bytes, _>((Excluded(&self.last), Unbounded));
         let before = self.items.range::<Bytes, _>(..=&self.last);
         let mut all = first.chain(after).chain(before);
-        all.find(is_due).map(|(key, _)| key)
+        let due = all.clone().find(is_due);
+        due.or_else(|| all.find(|(_, item)| item.is_doubted)).map(|(key, _)| key)
     }
 
     /// What stands there and is to be another value before all of it goes: an etcd that does not
@@ -493,11 +496,12 @@ impl Registration {
             Err(why) => self.fail(now_ms, &why),
             Ok(decided) => {
                 self.backoff.reset();
-                self.lacks_space = false;
+                // A look takes none.
+                self.lacks_space &= was == Standing::Written;
                 if was == Standing::Leaving {
                     self.settle_leaving(&key);
                 } else {
-                    self.settle(now_ms, &key, &value, &decided);
+                    self.settle(now_ms, &key, (&value, was), &decided);
                 }
             }
         }
@@ -512,7 +516,8 @@ impl Registration {
         }
     }
 
-    fn settle(&mut self, now_ms: u64, key: &Bytes, value: &Bytes, decided: &Decided) {
+    fn settle(&mut self, now_ms: u64, key: &Bytes, asked: (&Bytes, Standing), decided: &Decided) {
+        let (value, was) = asked;
         let lease = self.lease.map_or(0, |held| held.id);
         let found = decided.found.first().map(|kv| (kv.lease, kv.mod_revision));
         let is_former = found.is_some_and(|(by, _)| self.former.contains(&by));
@@ -520,7 +525,9 @@ impl Registration {
         if item.standing == Standing::Leaving {
             return;
         }
+        item.is_doubted = false;
         item.revision = match found {
+            _ if decided.held && was == Standing::Written => item.revision,
             _ if decided.held => decided.header.revision,
             Some((by, mod_revision)) if by == lease => mod_revision,
             _ => 0,
@@ -578,11 +585,13 @@ fn step(key: &Bytes, (standing, revision): (Standing, i64), put: Put) -> Txn {
     let read = || vec![Op::Range(Range::one(key.clone()))];
     let is_ours = || vec![Compare::Lease(key.clone(), lease)];
     match standing {
-        Standing::Absent | Standing::Taken { .. } | Standing::Written => Txn::claim(put),
-        Standing::Outdated => {
+        Standing::Absent | Standing::Taken { .. } => Txn::claim(put),
+        Standing::Outdated | Standing::Written => {
             let mut when = is_ours();
             when.extend((revision > 0).then(|| Compare::Unchanged(key.clone(), revision)));
-            Txn { when, then: vec![Op::Put(put)], or_else: read() }
+            // What stands there as it was written is only looked at.
+            let then = (standing == Standing::Outdated).then_some(Op::Put(put));
+            Txn { when, then: then.into_iter().collect(), or_else: read() }
         }
         Standing::Former { mod_revision } => Txn {
             when: vec![Compare::Unchanged(key.clone(), mod_revision)],

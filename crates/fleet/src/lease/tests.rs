@@ -350,6 +350,36 @@ fn through_all_failures_one_has_the_name() {
     }
 }
 
+#[test]
+fn what_stands_is_looked_at_and_not_written_again() {
+    let (mut registration, mut server) = registered();
+    registration.set("l".into(), "two".into());
+    settle(&mut registration, &mut server, 0);
+    let before = server.keys.clone();
+    for key in ["k", "l"] {
+        registration.doubt(&key.into());
+    }
+    assert!(registration.is_registered(0) && registration.next_ms() == 0);
+    settle(&mut registration, &mut server, 0);
+    assert_eq!(server.keys, before);
+    // What is news is not behind them.
+    registration.doubt(&"k".into());
+    registration.set("l".into(), "three".into());
+    assert!(matches!(registration.poll(0), Some((_, Ask::Decide(txn))) if !txn.then.is_empty()));
+    // What has gone, or is an older value of ours, is written.
+    let (mut registration, mut server) = registered();
+    for found in [None, Some("old")] {
+        server.revision += 1;
+        let mod_revision = server.revision;
+        let kv = server.keys.remove(&b"k"[..]).expect("it stands");
+        let old = found.map(|it| KeyValue { value: it.into(), mod_revision, ..kv });
+        server.keys.extend(old.map(|it| (it.key.clone(), it)));
+        registration.doubt(&"k".into());
+        settle(&mut registration, &mut server, 0);
+        assert_eq!(server.value("k"), Some(&b"one"[..]), "{found:?}");
+    }
+}
+
 fn fleet_key() -> FleetKey {
     FleetKey::new(Key::from_bytes([9; KEY_BYTES]))
 }
