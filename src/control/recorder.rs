@@ -70,13 +70,13 @@ impl Recorder {
         ticks.tick().await;
         loop {
             tokio::select! {
-                _ = ends.changed() => return,
+                _ = ends.wait_for(|it| *it) => return,
                 _ = ticks.tick() => {}
             }
             let until_ns = self.view.now_ns();
             let setup = Arc::clone(&self.view.live().setup);
             self.collector.collect(&setup).await;
-            self.conclude(until_ns).await;
+            self.conclude_in_time(until_ns, async { drop(ends.wait_for(|it| *it).await) }).await;
         }
     }
 
@@ -85,7 +85,26 @@ impl Recorder {
         let until_ns = self.view.now_ns();
         let setup = Arc::clone(&self.view.live().setup);
         self.collector.collect_last(&setup);
-        self.conclude(until_ns).await;
+        self.conclude_in_time(until_ns, std::future::ready(())).await;
+    }
+
+    /// A disk that has not answered some time after the end keeps nobody: nothing more goes there.
+    async fn conclude_in_time(&mut self, until_ns: u64, ends: impl Future<Output = ()>) {
+        let is_late = async {
+            ends.await;
+            tokio::time::sleep(LAST_WRITE).await;
+        };
+        tokio::select! {
+            () = self.conclude(until_ns) => return,
+            () = is_late => {}
+        }
+        self.log = None;
+        if let Some((_, rules)) = self.wanted.take() {
+            let dir = rules.dir.display();
+            tracing::error!(
+                "histograms.dir: {dir} does not answer: the last intervals are missing"
+            );
+        }
     }
 
     async fn conclude(&mut self, until_ns: u64) {
@@ -142,6 +161,9 @@ impl Recorder {
         begun
     }
 }
+
+/// How long the end waits for a disk.
+const LAST_WRITE: Duration = Duration::from_secs(1);
 
 /// How often latencies are taken to be shown, where no file says otherwise.
 const SHOW_EVERY: Duration = Duration::from_secs(10);

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ringgate_os::hand::Hand;
-use ringgate_os::wiping;
+use ringgate_os::{hold_point, wiping};
 use ringgate_process::signals;
 
 /// The control thread's runtime.
@@ -88,7 +88,10 @@ impl File {
         match self {
             Self::Plain(file) => {
                 let file = Arc::clone(file);
-                let write = move || file.write_all_at(&bytes, offset);
+                let write = move || {
+                    hold_point!("histograms Write");
+                    file.write_all_at(&bytes, offset)
+                };
                 Hand::ready("ringgate-hlog")?.ask(write).await
             }
             Self::Uring(file, _) => file.write_all_at(bytes, offset).await.0,

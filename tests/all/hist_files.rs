@@ -11,7 +11,9 @@ use ringgate_report::text::Append as _;
 use crate::command::{ringgate, run};
 use crate::control_rig::{Daemon, Game, KEY_HEX, Player, Text, wait_for};
 use crate::folder::Folder;
+use crate::hold::Hold;
 use crate::oncall::row;
+use crate::upgrade_rig;
 
 /// A daemon that has written at least two intervals while a player played, and has ended.
 fn recorded() -> (Folder, PathBuf) {
@@ -124,6 +126,23 @@ fn a_file_is_begun_with_its_first_interval() {
     assert_eq!(count(), 0, "who dies now leaves no empty file");
     daemon.signal("TERM");
     assert_eq!((daemon.ended(), count()), (Some(0), 1));
+}
+
+/// A volume that does not answer: nobody else has to wait for it.
+#[test]
+fn a_disk_that_stalls_keeps_no_daemon_from_its_end() {
+    let mut text = upgrade_rig::text("mmsg");
+    text.more.push_str("[histograms]\ndir = \"hist\"\ninterval = \"1s\"\n");
+    let mut hold = None;
+    let mut daemon = Daemon::start_with(&text, |command, _| {
+        hold = Some(Hold::at(command, "histograms Write"));
+    });
+    let mut hold = hold.expect("it was begun");
+    hold.reached();
+    daemon.signal("TERM");
+    assert_eq!(daemon.ended(), Some(0), "{}", daemon.log());
+    assert!(daemon.log().contains("the last intervals are missing"));
+    hold.release();
 }
 
 /// All histogram files of a daemon, by name.
