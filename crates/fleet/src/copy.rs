@@ -4,9 +4,7 @@
 //! may read it. What a mirror begins with from it is judged like what a mirror remembers.
 
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -77,19 +75,7 @@ impl fmt::Display for StateFile {
 
 /// Writes a file that only its owner may read, in place of an earlier one.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
-    let folder = folder.unwrap_or_else(|| Path::new("."));
-    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-    let beside = folder.join(format!(".{}.new", name.to_string_lossy()));
-    match fs::remove_file(&beside) {
-        Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(why),
-        _ => {}
-    }
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&beside, path)?;
-    File::open(folder)?.sync_all()
+    plain::replace(path, bytes, |_| Ok(()))
 }
 
 /// Reads the copy in this file; `None` if there is none.
@@ -181,6 +167,7 @@ const FILE_BYTES_MAX: u64 = 512 << 20;
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
@@ -222,6 +209,10 @@ mod tests {
         assert_eq!(load(&file).unwrap(), Some(copy));
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "nothing is left beside it");
+        // Nor where it could not be put there: others need the room.
+        fs::create_dir_all(folder.join("keys/in it")).unwrap();
+        assert!(replace(&folder.join("keys"), b"much").is_err());
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
         fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -85,7 +85,7 @@ impl Folder {
 
     /// Whether a file could be made in it.
     pub fn check_writable(&self) -> io::Result<()> {
-        let (path, _) = self.draft("probe")?;
+        let (path, _) = plain::draft(&self.path.join("probe"))?;
         fs::remove_file(path)
     }
 
@@ -156,15 +156,7 @@ impl Folder {
     /// Puts a file there, readable by its owner. After a crash at any moment there is the old one
     /// or the new one, whole.
     pub fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let (draft, mut file) = self.draft(name)?;
-        let written = file.write_all(bytes).and_then(|()| file.sync_all());
-        let written = written.and_then(|()| fs::rename(&draft, self.path.join(name)));
-        if written.is_err() {
-            // What is half written is of no use; that there is no room was said.
-            let _ = fs::remove_file(&draft);
-        }
-        written?;
-        self.handle.sync_all()
+        plain::replace(&self.path.join(name), bytes, |file| self.give(file))
     }
 
     /// Gives the folder, and those files in it that are there, to the user that this process is
@@ -191,18 +183,6 @@ impl Folder {
             fchown(&file, Some(user), Some(group))?;
         }
         fchown(&self.handle, Some(user), Some(group))
-    }
-
-    /// The file that becomes `name`. One that a crash has left is nobody's: the folder is ours.
-    fn draft(&self, name: &str) -> io::Result<(PathBuf, File)> {
-        let path = self.path.join(format!(".{name}.new"));
-        match fs::remove_file(&path) {
-            Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(why),
-            _ => {}
-        }
-        let file = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(&path)?;
-        self.give(&file)?;
-        Ok((path, file))
     }
 }
 
