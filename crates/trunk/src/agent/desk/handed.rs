@@ -32,7 +32,7 @@ impl Desk {
         verdict == Verdict::Leave
     }
 
-    fn part(&mut self) -> Option<Part> {
+    pub(super) fn part(&mut self) -> Option<Part> {
         let now_ns = self.now_ns();
         // One that has not begun is begun there.
         let has_trunk = self.trunk.as_mut().is_some_and(|trunk| trunk.make_portable(now_ns));
@@ -77,16 +77,17 @@ impl Desk {
         if let Some(servers) = servers {
             servers.write(out);
         }
-        // A release that knows of no clusters reads what has none.
+        // A release that knows of no clusters reads what has none. Ends come behind them.
         let is_plain = by_lane.iter().copied().eq(0..stations.len());
-        if !is_plain || stations.iter().any(|it| it.relay().is_of_cluster()) {
+        let has_ends = stations.iter().any(|it| it.relay().has_delivered());
+        if !is_plain || has_ends || stations.iter().any(|it| it.relay().is_of_cluster()) {
             by_lane.write(out);
             for station in stations {
                 station.relay().write_clusters(out);
             }
         }
         // Nor does it read what has ends, and refuses it.
-        if stations.iter().any(|it| it.relay().has_delivered()) {
+        if has_ends {
             for station in stations {
                 station.relay().write_ends(out);
             }
