@@ -16,7 +16,7 @@ use ringgate_core::carry::{self, Broken, Carry, Reader, maybe_time, time};
 use ringgate_core::limits::BUNDLE_BYTES_MAX;
 use ringgate_link::bundle::{
     Arbitrated, Assembly, Frames, GoodbyeReason, MessagePart, OFFERED_RECORD_BYTES_MAX,
-    PART_OVERHEAD_BYTES, SessionId, VERSION_MIN, Writer,
+    PART_OVERHEAD_BYTES, SessionId, VERSION_MAX, VERSION_MIN, Writer,
 };
 use std::collections::HashMap;
 
@@ -464,6 +464,9 @@ impl Carry for Link {
             backend => link.backend = backend?,
         }
         link.version = u16::read(from)?;
+        if !(VERSION_MIN..=VERSION_MAX).contains(&link.version) {
+            return Err(Broken::Invalid("version of a link"));
+        }
         link.hung_up = bool::read(from)?;
         link.backlog = Backlog::read(from)?;
         link.is_held = !link.backlog.is_empty();

@@ -11,6 +11,7 @@ use crate::ids::ListenerId;
 use crate::now::Now;
 use crate::rehearsal::{Rehearsal, succeed};
 use crate::setup::Setup;
+use ringgate_link::bundle::VERSION_MAX;
 use std::sync::Arc;
 
 /// A gate with a player, a handshake, a link and a place that rests.
@@ -109,6 +110,17 @@ fn a_stream_that_is_not_this_releases_or_not_this_workers_is_refused_by_name() {
         said.err().as_deref(),
         Some("the running process's state is of another boot of the host")
     );
+}
+
+#[test]
+fn a_link_whose_version_is_a_later_releases_is_refused_by_name() {
+    let mut rig = lively();
+    let links = &mut rig.host.gate_mut().common.links;
+    links.all.iter_mut().flatten().for_each(|link| link.version = VERSION_MAX + 1);
+    let setup = Arc::clone(&rig.host.gate().common.setup);
+    let (streams, _) = rehearse(&[rig.host.gate()], &setup, rig.now);
+    let said = try_streams(&streams, rig.host.gate(), rig.now).expect_err("it is not spoken here");
+    assert!(said.contains("version of a link"), "{said}");
 }
 
 #[test]

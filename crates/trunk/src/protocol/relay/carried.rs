@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use ringgate_core::carry::{Broken, Carry, Reader, Writer};
-use ringgate_link::bundle::{self, Hello, SessionId, WORKERS_MAX};
+use ringgate_link::bundle::{self, Hello, SessionId, VERSION_MAX, WORKERS_MAX};
 
 use super::clusters::OfClusters;
 use super::{Dropped, GAMES_MAX, Place, Relay, Said, Taken};
@@ -68,6 +68,10 @@ impl Carry for Taken {
         let half_said = if flags & IS_HALF_SAID != 0 { Some(read_session(from)?) } else { None };
         let agreed = hello.as_ref().map_or(0, |said| said.version);
         let version = if flags & IS_NEWER != 0 { u16::read(from)? } else { agreed };
+        // A later release has agreed on one that is not spoken here.
+        if agreed.max(version) > VERSION_MAX {
+            return Err(Broken::Invalid("version of a link"));
+        }
         let known = Self { hello, version, link, half_said, ..Self::default() };
         Ok(Self { is_let_in, has_closed, players, ..known })
     }

@@ -3,7 +3,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use crate::protocol::control::Welcome;
+use crate::protocol::control::{VERSION_MAX, VERSION_MIN, Welcome};
 use crate::protocol::lane::Role;
 use ringgate_core::carry::{Broken, Carry, Reader, Writer, time};
 use ringgate_os::notify::Epoll;
@@ -80,6 +80,9 @@ impl Trunk {
             has_more: true,
             ..Self::new(role, settings, line, conversation, 0)
         };
+        if !(VERSION_MIN..=VERSION_MAX).contains(&welcome.version) {
+            return Err(Broken::Invalid("version of a trunk"));
+        }
         let is_sound = theirs == role && count == welcome.lanes && trunk.is_sound(welcome);
         is_sound.then_some(()).ok_or(Broken::Invalid("trunk"))?;
         trunk.watch(epoll).map_err(|_| Broken::Invalid("descriptor"))?;
