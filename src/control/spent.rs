@@ -161,7 +161,15 @@ mod tests {
         assert!(!part.write_new() && part.why_not.get().is_some() && claims.has_spent());
         std::fs::create_dir(&path).expect("ours");
         assert!(part.write_new() && part.why_not.get().is_none() && !claims.has_spent());
-        assert_eq!(part.files.read().expect("readable").tokens, [token]);
+        assert_eq!(part.files.read().tokens, [token]);
+        // What a predecessor has had is written together.
+        for number in 1..=3 * AT_ONCE as u64 {
+            bytes[..8].copy_from_slice(&number.to_le_bytes());
+            token = SpentToken::from_bytes(&bytes).expect("a record");
+            assert!(claims.remember_spent(&token, now));
+            claims.take_back_spent(&[token]);
+        }
+        assert_eq!(part.take_new().len(), 3 * AT_ONCE);
         std::fs::remove_dir_all(&path).expect("ours");
     }
 }

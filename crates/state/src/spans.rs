@@ -40,17 +40,17 @@ impl SpanFiles {
         self.spans.keys().map(|span| self.name(*span))
     }
 
-    fn name(&self, span: u64) -> String {
+    /// What one of them is called.
+    pub fn name(&self, span: u64) -> String {
         format!("{}{span}", self.name)
     }
 
     /// Reads them all: each file's span, and what it holds.
-    pub fn read(&self) -> io::Result<Vec<(u64, Vec<u8>)>> {
-        let read = |span: &u64| {
+    pub fn read(&self) -> impl Iterator<Item = (u64, io::Result<Vec<u8>>)> {
+        self.spans.keys().map(|span| {
             let bytes = self.folder.read_up_to(&self.name(*span), self.bytes_max);
-            bytes.map(|bytes| (*span, bytes.unwrap_or_default()))
-        };
-        self.spans.keys().map(read).collect()
+            (*span, bytes.map(Option::unwrap_or_default))
+        })
     }
 
     /// Adds records that end then. Where it fails, any part of them may be there.

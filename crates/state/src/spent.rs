@@ -23,6 +23,8 @@ pub struct FoundSpent {
     pub tokens: Vec<SpentToken>,
     /// Bytes that are no record.
     pub strange_bytes: usize,
+    /// Files that cannot be read, and why.
+    pub unread: Vec<(String, io::Error)>,
 }
 
 impl SpentFiles {
@@ -37,12 +39,15 @@ impl SpentFiles {
     }
 
     /// Reads them all.
-    pub fn read(&self) -> io::Result<FoundSpent> {
+    pub fn read(&self) -> FoundSpent {
         let mut found = FoundSpent::default();
-        for (_, bytes) in self.0.read()? {
-            take_records(&bytes, &mut found);
+        for (span, bytes) in self.0.read() {
+            match bytes {
+                Ok(bytes) => take_records(&bytes, &mut found),
+                Err(why) => found.unread.push((self.0.name(span), why)),
+            }
         }
-        Ok(found)
+        found
     }
 
     /// Adds tokens. They are on the disk when this returns; where it fails, all of them have to be
@@ -160,9 +165,14 @@ mod tests {
         fs::write(&path, &bytes).expect("ours");
         files.add(&all[2..], at(6, 101)).expect("there is room");
         drop(files);
-        let found = place.files().read().expect("readable");
+        let found = place.files().read();
         assert_eq!((found.tokens.len(), found.strange_bytes), (3, 51));
         assert!(all.iter().all(|it| found.tokens.contains(it)));
+        // One that cannot be read takes no other along.
+        fs::create_dir(place.0.join("spent-7")).expect("ours");
+        let found = place.files().read();
+        assert_eq!((found.tokens.len(), found.unread.len()), (3, 1));
+        assert_eq!(found.unread[0].0, "spent-7");
     }
 
     #[test]
@@ -183,7 +193,7 @@ mod tests {
             assert_eq!(is_there(), stays, "{now:?}");
         }
         drop(files);
-        assert!(place.files().read().expect("readable").tokens.is_empty());
+        assert!(place.files().read().tokens.is_empty());
     }
 
     #[test]

@@ -67,8 +67,10 @@ pub(super) fn spent_files(folder: &Folder) -> Option<SpentFiles> {
 pub(super) fn spent_tokens(state: &mut State, gateway: &Gateway) -> Vec<SpentToken> {
     let path = &gateway.state_dir;
     let Some(files) = &state.spent else { return Vec::new() };
-    let FoundSpent { tokens, strange_bytes } =
-        files.read().inspect_err(|why| tell_unread(path, why)).unwrap_or_default();
+    let FoundSpent { tokens, strange_bytes, unread } = files.read();
+    for (name, why) in &unread {
+        tell_unread(&path.join(name), why);
+    }
     if strange_bytes > 0 {
         let path = path.display();
         tracing::warn!(
@@ -88,7 +90,7 @@ fn tell_unread(path: &Path, why: &io::Error) {
     tracing::error!(
         event = "spent_not_read",
         why = %why,
-        "cannot read which tokens are spent from {path}: {why}; those that have not expired are good again"
+        "cannot read which tokens are spent from {path}: {why}; those of it that have not expired are good again"
     );
 }
 

@@ -82,7 +82,7 @@ impl Disk for State {
     }
 
     fn records(&self) -> io::Result<Vec<(u64, Vec<u8>)>> {
-        self.files.read()
+        self.files.read().map(|(span, bytes)| Ok((span, bytes?))).collect()
     }
 
     fn add(&mut self, until_s: u64, record: &[u8], now: book::Now) -> io::Result<()> {
