@@ -322,10 +322,13 @@ impl Reading {
 
     fn take_ban(&mut self, whom: Whom, value: Option<&[u8]>) -> Result<(), String> {
         self.has_bans = true;
-        let before = self.bans.remove(&whom);
+        let before = self.bans.get(&whom).copied();
         let ban = value.map(Ban::decode).transpose();
-        if let Ok(Some(ban)) = &ban {
-            self.bans.insert(whom, ban.until);
+        match &ban {
+            Ok(Some(ban)) => drop(self.bans.insert(whom, ban.until)),
+            Ok(None) => drop(self.bans.remove(&whom)),
+            // The last word that could be read holds.
+            Err(_) => {}
         }
         if before != self.bans.get(&whom).copied() {
             self.deny_list_until_s = 0;

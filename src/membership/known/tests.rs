@@ -167,6 +167,10 @@ fn bans_end_by_themselves() {
     assert_eq!(known.bans.len(), 2);
     assert!(known.bans.to_denied().holds_client(7) && !known.bans.to_denied().holds_client(8));
     assert_eq!(reading.next_s, NOW_S + 5);
+    // What cannot be read lifts none.
+    put(&mut reading, "/f/truth/ban/client/7", r#"{"v":2}"#);
+    let known = reading.known(NOW_S);
+    assert!(known.bans.to_denied().holds_client(7) && known.unreadable == 1);
     assert_eq!(reading.known(NOW_S + 5).bans.len(), 1);
     delete(&mut reading, "/f/truth/ban/prefix/192.0.2.0-24");
     assert!(reading.known(NOW_S + 5).bans.is_empty());
