@@ -208,9 +208,9 @@ impl ControlLoop {
             // A successor has read the config already.
             Command::Reload { .. } => self.busy != Busy::No,
             Command::Upgrade(_) | Command::Successor(_) => self.busy == Busy::Reading,
-            Command::ChangeDenied { .. } | Command::DrainBackend { .. } => {
-                self.busy == Busy::Copying
-            }
+            Command::ChangeDenied { .. }
+            | Command::DrainBackend { .. }
+            | Command::ConfirmFleet { .. } => self.busy == Busy::Copying,
             _ => false,
         };
         if must_wait {
@@ -240,10 +240,11 @@ impl ControlLoop {
 
     /// The same for news of the fleet.
     pub(super) fn hear_fleet_in_time(&mut self, fleet: &Fleet) {
-        if self.busy == Busy::Copying {
-            self.postponed.push(Postponed::Fleet);
-        } else {
+        let is_noted = |it: &Postponed| matches!(it, Postponed::Fleet);
+        if self.busy != Busy::Copying {
             self.hear_fleet(fleet);
+        } else if !self.postponed.iter().any(is_noted) {
+            self.postponed.push(Postponed::Fleet);
         }
     }
 
