@@ -123,8 +123,8 @@ namespace Ringgate {
         public bool Confirms { get; set; }
         /// <summary>For the other one: at most 1024 bytes.</summary>
         public byte[] Data { get; set; }
-        /// <summary>What the player is sent in between, if it gets messages: 1 to 1159 bytes behind all that this process has
-        /// sent, and before all from the other.</summary>
+        /// <summary>What the player is sent in between, if it gets messages: 1 to 1159 bytes, on a reliable channel behind
+        /// all that this process has sent there, and before all from the other there.</summary>
         public byte[] Message { get; set; }
         public ChannelKind ChannelKind { get; set; } = ChannelKind.Reliable;
         public int Channel { get; set; }

@@ -101,8 +101,8 @@ type Move struct {
 	// The other one is told that it has the player when this one has heard that it has lost it.
 	Confirms bool
 	Data     []byte // for the other one: at most MoveBytesMax
-	// What the player is sent in between, if it gets messages: up to ShortMessageBytesMax, behind all
-	// that this process has sent, and before all from the other.
+	// What the player is sent in between, if it gets messages: up to ShortMessageBytesMax, on a reliable
+	// channel behind all that this process has sent there, and before all from the other there.
 	Channel Channel
 	Message []byte
 }

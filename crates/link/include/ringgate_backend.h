@@ -413,8 +413,9 @@ struct rg_move {
                      lost it */
     const void *data; /* for the other one: at most RG_MOVE_BYTES_MAX bytes */
     size_t data_len;
-    /* What the player is sent in between, if it gets messages: 1 to RG_SHORT_MESSAGE_BYTES_MAX bytes
-       behind all that this process has sent, and before all from the other. */
+    /* What the player is sent in between, if it gets messages: 1 to RG_SHORT_MESSAGE_BYTES_MAX bytes,
+       on a reliable channel behind all that this process has sent there, and before all from the
+       other there. Channels do not wait for each other. */
     const void *message;
     size_t message_len;
     unsigned channel_kind; /* enum rg_channel_kind */

@@ -28,7 +28,8 @@ pub struct Move<'a> {
     /// it.
     pub confirms: bool,
     /// What the player is sent in between, where the gateway delivers messages to it: 1 to 1159
-    /// bytes, behind everything that this process has sent and before all from the other.
+    /// bytes, on a reliable channel behind all that this process has sent there, and before all
+    /// from the other there. Channels do not wait for each other.
     pub message: Option<(Channel, &'a [u8])>,
     /// For the other process: at most 1024 bytes.
     pub data: &'a [u8],
