@@ -1,7 +1,7 @@
 //! `[[agent]]`: what is read, and every mistake by name.
 
 use ringgate::config::keys::KeySources;
-use ringgate::config::{Config, parse};
+use ringgate::config::{Config, HostConfig, parse};
 
 use crate::folder::{Folder, IDENTITY};
 
@@ -117,6 +117,36 @@ fn a_table_may_stand_for_all_agents_of_a_fleet() {
         &[FLEET, &badly].concat(),
         "agent[0].public: found \"gate-1.example\", expected a host and its port",
     );
+}
+
+#[test]
+fn an_agents_name_in_a_fleet_begins_as_keys_of_etcd_do() {
+    let folder = Folder::new();
+    identity(&folder);
+    read(&folder, &agent("_spare")).expect("it is sound without a fleet");
+    let said =
+        "agent[0].name: found \"_spare\", expected a name that begins with a letter or a digit";
+    is_refused(&folder, &[FLEET, &agent("_spare")].concat(), said);
+
+    let host = |agent: &str, backend: &str, fleet: &str| {
+        let text = format!(
+            "[agent]\nname = \"{agent}\"\ngateways = [\"127.0.0.1:7400\"]\nca = \"agents-ca.pem\"\n\
+             certificate = \"gateway.pem\"\nkey = \"gateway.key\"\n\
+             [[backend]]\nname = \"{backend}\"\nlink = \"bundle\"\nslots = 8\n{fleet}"
+        );
+        let sources = KeySources::new(&|_| None, None);
+        let parsed = HostConfig::parse(&text, &folder.join("agent.toml"), &sources);
+        parsed.map(drop).map_err(|mistakes| mistakes.to_string())
+    };
+    let grouped = format!("group = \"arena\"\n{FLEET}");
+    assert_eq!(host("_host", "_arena", ""), Ok(()));
+    assert_eq!(host("host-7", "_arena", FLEET), Ok(()), "the fleet is not told of it");
+    for (agent, backend, field) in [("_host", "arena", "agent"), ("host-7", "_arena", "backend[0]")]
+    {
+        let mistakes = host(agent, backend, &grouped).expect_err("it is no name of the fleet's");
+        assert!(mistakes.contains(&format!("{field}.name: found \"_")), "{mistakes}");
+        assert_eq!(mistakes.lines().count(), 1, "{mistakes}");
+    }
 }
 
 #[test]

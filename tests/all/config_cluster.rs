@@ -48,6 +48,10 @@ fn a_cluster_is_read_and_its_mistakes_are_named() {
             "cluster.name: [cluster]: a member is called as a host is",
         ),
         ([FLEET, &CLUSTER.replace("member.key", "no.key")].concat(), "cluster.key: "),
+        (
+            [FLEET, &CLUSTER.replace("\"fra\"", "\"_fra\"")].concat(),
+            "cluster.name: found \"_fra\", expected a name that begins with a letter or a digit",
+        ),
     ] {
         let mistakes = read(&folder, &text).expect_err("there is a mistake");
         assert!(mistakes.contains(said), "{mistakes}");

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use ringgate::config::keys::KeySources;
-use ringgate::config::{Config, parse};
+use ringgate::config::{Config, Protocol, parse};
 
 use crate::folder::Folder;
 
@@ -36,6 +36,24 @@ fn listeners_that_a_fleet_does_not_hear_of_are_told() {
     assert_eq!(notices(64), [""; 0]);
     let said = notices(66);
     assert!(said.len() == 1 && said[0].ends_with("no token names the 2 after them"), "{said:?}");
+}
+
+#[test]
+fn names_in_a_fleet_begin_as_keys_of_etcd_do() {
+    let with = |name: &str| LISTENER.replace("\"main\"", &format!("\"{name}\""));
+    for name in ["_test", ".test", "-test"] {
+        let said = format!(
+            "listener[0].name: found \"{name}\", expected a name that begins with a letter or a digit"
+        );
+        is_refused(&format!("{FLEET}{KEY}{}", with(name)), &said);
+    }
+    read(&format!("{FLEET}{KEY}{}", with("0-_."))).expect("it is sound");
+    let group = "g".repeat(64);
+    let moves = |name: &str| format!("{FLEET}{KEY}{LISTENER}moves = [\"{name}\"]\n");
+    let config = read(&moves(&group)).expect("a group may be called so");
+    let Protocol::Netcode(rules) = &config.listeners[0].protocol else { panic!("{config:?}") };
+    assert_eq!(rules.moves, [group.as_str()]);
+    is_refused(&moves(&format!("{group}g")), "listener[0].moves[0]: found");
 }
 
 #[test]

@@ -17,7 +17,7 @@ declare! {
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Agent {
         /// What it is called: a DNS name of its certificate. "*" stands for all agents of the fleet
-        /// that have no table of their own.
+        /// that have no table of their own. In a fleet it begins with a letter or a digit.
         name: String = text(
             "letters, digits, dots and hyphens, at most 31, as a host's name, or \"*\"", agent_or_any
         ), required, Reload;
@@ -97,6 +97,9 @@ pub(super) fn read(
     let mut found = Agent::find(&mut section);
     if let Some(name) = &found.name {
         before.names.check(section.report, &section.place("name"), name.clone());
+        if has_fleet && name != ANY_AGENT {
+            section.check_fleet_name(name);
+        }
     }
     let files = [&found.ca, &found.certificate, &found.key].map(Option::as_ref);
     let identity = identity::whole(&mut section, files, Identity::gateway);

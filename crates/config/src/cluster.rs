@@ -14,7 +14,8 @@ declare! {
     /// The cluster that a gateway is in.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Cluster {
-        /// What it is called. Gateways of one fleet and one name connect to each other.
+        /// What it is called, beginning with a letter or a digit. Gateways of one fleet and one
+        /// name connect to each other.
         name: String =
             text("letters, digits, dots and hyphens, at most 31, as a host's name", values::agent), required, Restart;
         /// Where the others connect, over TCP and UDP.
@@ -83,6 +84,9 @@ pub fn member_name(fleet: &Fleet) -> Result<String, String> {
 
 pub(super) fn read(mut section: Section<'_, '_>, fleet: Option<&Fleet>) -> Option<Cluster> {
     let found = Cluster::find(&mut section);
+    if let Some(name) = &found.name {
+        section.check_fleet_name(name);
+    }
     let files = [&found.ca, &found.certificate, &found.key].map(Option::as_ref);
     identity::whole(&mut section, files, Identity::peer);
     if let (Some(bind), Some(None)) = (found.bind, &found.public)

@@ -89,7 +89,8 @@ declare! {
     /// `[agent]`.
     #[derive(Debug)]
     pub struct Agent {
-        /// What it is called at gateways ([[agent]] name there) and in its certificate.
+        /// What it is called at gateways ([[agent]] name there) and in its certificate. In a fleet
+        /// it begins with a letter or a digit.
         name: String =
             text("a DNS name of at most 31 letters, digits, '.', '_' or '-'", values::agent), required, Restart;
         /// Where it connects to: [[agent]] bind of each gateway, one number for TCP and UDP. Names
@@ -257,6 +258,9 @@ fn read_backend(
     section.finish();
     Some((backend?, hosted.ok()?))
 }
+    if let (Some(backend), Ok(Some(_))) = (&backend, &hosted) {
+        section.check_fleet_name(&backend.name);
+    }
 
 fn read_agent(mut section: Section<'_, '_>, has_fleet: bool) -> Option<Agent> {
     if !has_fleet && !section.has("gateways") {
@@ -266,6 +270,9 @@ fn read_agent(mut section: Section<'_, '_>, has_fleet: bool) -> Option<Agent> {
     let files = [&found.ca, &found.certificate, &found.key].map(Option::as_ref);
     let _ = identity::whole(&mut section, files, Identity::agent);
     section.finish();
+    if let Some(name) = found.name.as_ref().filter(|_| has_fleet) {
+        section.check_fleet_name(name);
+    }
     Agent::whole(found)
 }
 

@@ -74,7 +74,8 @@ declare! {
     /// One public front.
     #[derive(Clone, Debug)]
     pub struct Listener {
-        /// Its name in logs and metrics, different from other listeners' names.
+        /// Its name in logs and metrics, different from other listeners' names. In a fleet it
+        /// begins with a letter or a digit.
         name: String = text(NAME, values::name), required,
             ReloadBut("a listener with another name is another one, and the one before drains");
         /// What players speak: netcode 1.02, Unreal Engine's UDP protocol, or anything else over
@@ -194,6 +195,9 @@ pub(super) fn read(
     if let Some(Some(group)) = &found.group {
         check_group(&mut section, word, group, around);
     }
+        if around.has_fleet {
+            section.check_fleet_name(name);
+        }
     let is_grouped = matches!(found.group, Some(Some(_)));
     found.backends = read_backends(&mut section, word, is_grouped, around);
     let (backends, route) = (found.backends.as_deref(), found.route);

@@ -18,6 +18,7 @@ use super::mistake::{Mistake, Place, Report};
 use super::schema::{Field, Kind, Presence, Table};
 use super::source::{self, Secret};
 use super::values::{self, Word};
+use ringgate_fleet::keyspace::Name;
 
 /// A value with its place.
 pub(super) struct Node<'a> {
@@ -194,6 +195,14 @@ impl<'r, 'a> Section<'r, 'a> {
     ) {
         let place = self.place(name);
         self.report.expected(&place, found, expected);
+    }
+
+    /// Notes a name that cannot stand in a key of the fleet's etcd.
+    pub(super) fn check_fleet_name(&mut self, name: &str) {
+        if Name::new(name).is_none() {
+            let expected = "a name that begins with a letter or a digit, as all do in a fleet";
+            self.expected("name", format_args!("{name:?}"), expected);
+        }
     }
 
     /// Notes what is wrong with a field.

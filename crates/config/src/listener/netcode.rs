@@ -11,6 +11,8 @@ use crate::schema::{Kind, LinkWord};
 use crate::section::{Section, number};
 use crate::{Delivery, TokenReuse, UniqueClients, source, values};
 use ringgate_core::secret::SharedKey;
+use ringgate_fleet::keyspace::Name;
+use ringgate_gate::Front;
 
 declare! {
     /// The fields of a netcode listener.
@@ -63,7 +65,7 @@ declare! {
         /// to without a reconnect. Without it: nowhere. They are on bundle links.
         moves: Vec<String> = list(
             "names", "the name of a [[backend]], or of a group of the fleet",
-            |value| values::name(value.as_str()?)
+            |value| of_backend_or_group(value.as_str()?)
         ), optional: ["arena-1"], Reload;
     }
     beside {
@@ -100,6 +102,10 @@ pub(super) fn read(
     }
     found.moves_to = found.moves.as_ref().map(|moves| backends_of(section, moves, around));
     Netcode::whole(found)
+}
+
+fn of_backend_or_group(text: &str) -> Option<String> {
+    values::name(text).or_else(|| Name::new(text).map(|group| group.to_string()))
 }
 
 /// The backends of the file that players may be moved to. In a fleet, others may come.
