@@ -27,7 +27,7 @@ use super::plan;
 use fields::{differing, of_listeners};
 pub use listeners::Known;
 pub(super) use listeners::made_with;
-use listeners::{Fate, fates};
+use listeners::{Fate, fates, refuse_taken};
 
 /// What follows from a config that was read again.
 #[derive(Debug)]
@@ -58,6 +58,11 @@ pub(super) fn next(
     let mut refusals = Vec::new();
     refuse_gateway(old, new, &mut refusals);
     let fates = fates(old, setup, new, known, &mut refusals);
+    let is_new = |it: &&config::Agent| !old.agents.iter().any(|before| before.bind == it.bind);
+    for agent in new.agents.iter().filter(is_new) {
+        let whose = format!("agent {}", agent.name);
+        refuse_taken(setup, &whose, agent.bind, known, &mut refusals);
+    }
     refuse_links(known, new, &mut refusals);
     refuse_groups(known, new, &mut refusals);
     refuse_growth(setup, new, &mut refusals);

@@ -150,6 +150,20 @@ fn an_agents_name_in_a_fleet_begins_as_keys_of_etcd_do() {
 }
 
 #[test]
+fn agents_do_not_come_to_where_players_come() {
+    let folder = Folder::new();
+    identity(&folder);
+    let said = "listener[0].bind[0]: found 127.0.0.1:40000, where agents or a cluster's members connect, expected an address \
+                for players alone";
+    for bind in ["127.0.0.1:40000", "0.0.0.0:40000"] {
+        is_refused(&folder, &agent("host-7").replace("127.0.0.1:7400", bind), said);
+    }
+    for bind in ["127.0.0.2:40000", "[::]:40000", "127.0.0.1:0"] {
+        read(&folder, &agent("host-7").replace("127.0.0.1:7400", bind)).expect("it is another");
+    }
+}
+
+#[test]
 fn a_key_that_others_may_read_is_refused() {
     let folder = Folder::new();
     identity(&folder);

@@ -52,6 +52,10 @@ fn a_cluster_is_read_and_its_mistakes_are_named() {
             [FLEET, &CLUSTER.replace("\"fra\"", "\"_fra\"")].concat(),
             "cluster.name: found \"_fra\", expected a name that begins with a letter or a digit",
         ),
+        (
+            [FLEET, &CLUSTER.replace("127.0.0.1:4700", "127.0.0.1:40000")].concat(),
+            "listener[0].bind[0]: found 127.0.0.1:40000, where agents or a cluster's members connect",
+        ),
     ] {
         let mistakes = read(&folder, &text).expect_err("there is a mistake");
         assert!(mistakes.contains(said), "{mistakes}");

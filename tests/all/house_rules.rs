@@ -65,7 +65,7 @@ const NEEDS: &[(&str, &str)] = &[
 /// Drivers and gates meet in `worker` alone; leaves know nobody.
 #[rustfmt::skip]
 const MAY_USE: &[(&str, &str)] = &[
-    ("crates/config/src", "core fleet gate::Front gate::Intake gate::Route gate::TokenPlace gate::TokenReuse io::CardMode io::Choice os::host os::processor process::levels process::logging::LogFormat tokens::Scope trunk::agent::options trunk::protocol::tls trunk::socket::provider"),
+    ("crates/config/src", "core fleet gate::Front gate::Intake gate::Route gate::TokenPlace gate::TokenReuse io::CardMode io::Choice io::socket::overlap os::host os::processor process::levels process::logging::LogFormat tokens::Scope trunk::agent::options trunk::protocol::tls trunk::socket::provider"),
     ("crates/core/src/carry", ""),
     ("crates/core/src/crypto", "limits secret"),
     ("crates/core/src/delivery", "carry drops limits proto"),
@@ -79,7 +79,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("crates/core/src/splitmix", ""),
     ("crates/core/src/sync", ""),
     ("crates/trunk/src/agent", "batch core io link os protocol socket"),
-    ("crates/trunk/src/gateway", "core link os protocol socket worker"),
+    ("crates/trunk/src/gateway", "core io::socket::overlap link os protocol socket worker"),
     ("crates/trunk/src/peers", "agent cluster core gateway io link os protocol socket"),
     ("crates/trunk/src/protocol", "core link"),
     ("crates/trunk/src/socket", "core link os protocol"),

@@ -26,6 +26,7 @@ pub use plain::{Echo, Plain, RoutingToken, Sequence};
 use ringgate_core::limits::BINDS_MAX;
 use ringgate_fleet::keyspace::Name;
 use ringgate_gate::Front;
+use ringgate_io::socket::overlap;
 pub use unreal::Unreal;
 pub use xdp::Xdp;
 
@@ -42,6 +43,8 @@ pub(super) struct Surroundings<'s> {
     has_fleet_key: bool,
     names: Distinct<String>,
     addresses: Distinct<SocketAddr>,
+    /// Where agents and members of the cluster connect, over UDP, too.
+    pub(super) doors: Vec<SocketAddr>,
     /// What each backend is spoken to in, by the first listener that names it, and each group.
     spoken: HashMap<usize, Front>,
     spoken_groups: HashMap<Name, Front>,
@@ -62,6 +65,7 @@ impl<'s> Surroundings<'s> {
             has_fleet_key: has_fleet && fleet.is_none_or(|fleet| fleet.key.is_some()),
             names: Distinct::default(),
             addresses: Distinct::default(),
+            doors: Vec::new(),
             spoken: HashMap::new(),
             spoken_groups: HashMap::new(),
             workers: None,
@@ -199,6 +203,10 @@ pub(super) fn read(
             section.check_fleet_name(name);
         }
     let is_grouped = matches!(found.group, Some(Some(_)));
+        if around.doors.iter().any(|door| overlap(*door, *address)) {
+            let found = format_args!("{address}, where agents or a cluster's members connect");
+            section.report.expected(&place, found, "an address for players alone");
+        }
     found.backends = read_backends(&mut section, word, is_grouped, around);
     let (backends, route) = (found.backends.as_deref(), found.route);
     if let Some(route) = route {

@@ -81,6 +81,8 @@ fn read(document: &mut Document<'_>) -> Option<Config> {
     let served = agents.iter().map(|agent| agent.as_ref().map(|it| it.backends.iter().cloned()));
     around.served =
         served.collect::<Option<Vec<_>>>().map(|all| all.into_iter().flatten().collect());
+    let clusters = cluster.iter().flatten().map(|cluster| cluster.bind);
+    around.doors = agents.iter().flatten().map(|agent| agent.bind).chain(clusters).collect();
     around.workers = match gateway.as_ref().map(|gateway| gateway.workers) {
         Some(Workers::Count(count)) => Some(count.get()),
         Some(Workers::Auto) | None => None,
@@ -167,7 +169,7 @@ impl<'a> Document<'a> {
     }
 
     /// What was found, where nothing is wrong: beside mistakes it may lack the parts they are in.
-    fn end<T>(self, found: Option<T>) -> Result<T, Mistakes> {
+    pub(super) fn end<T>(self, found: Option<T>) -> Result<T, Mistakes> {
         match found {
             Some(found) if self.report.is_clean() => Ok(found),
             _ => Err(self.report.into_mistakes(self.file)),

@@ -132,6 +132,15 @@ pub fn share_port(socket: &UdpSocket) -> Result<(), StartError> {
         .map_err(|e| StartError::other(format!("share the port of {}", socket.local), e))
 }
 
+/// Whether the sockets of one address take datagrams of the other. IPv6 sockets take no IPv4 ones.
+pub fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    let is_any = |ip: IpAddr| ip.is_unspecified();
+    one.port() != 0
+        && one.port() == other.port()
+        && one.is_ipv4() == other.is_ipv4()
+        && (one.ip() == other.ip() || is_any(one.ip()) || is_any(other.ip()))
+}
+
 /// Whether a TCP address could be listened at now. Only binds, and lets go again.
 pub fn can_listen(address: SocketAddr) -> io::Result<()> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.cloexec(), None)?;
@@ -470,3 +479,20 @@ pub const LISTEN_BACKLOG: i32 = 128;
 
 /// For its owner; root comes in anyway.
 const CONTROL_MODE: u32 = 0o600;
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn addresses_overlap_where_one_holds_the_other() {
+        let overlap = |one: &str, other: &str| {
+            let [one, other] = [one, other].map(|text| text.parse().expect("an address"));
+            assert_eq!(super::overlap(one, other), super::overlap(other, one));
+            super::overlap(one, other)
+        };
+        assert!(overlap("192.0.2.1:7", "192.0.2.1:7") && overlap("0.0.0.0:7", "192.0.2.1:7"));
+        assert!(overlap("[::]:7", "[2001:db8::1]:7"));
+        assert!(!overlap("192.0.2.1:7", "192.0.2.2:7") && !overlap("192.0.2.1:7", "192.0.2.1:8"));
+        assert!(!overlap("[::]:7", "0.0.0.0:7"));
+        assert!(!overlap("0.0.0.0:0", "0.0.0.0:0"), "the kernel chooses two ports");
+    }
+}

@@ -68,7 +68,7 @@ use ringgate_gate::{
     Claims, Denied, Gate, LinkKind, ListenerId, Mail, Now, Phase, Seed, Setup, SpentToken,
     WorkerId, WorkerIndex,
 };
-use ringgate_io::socket::UdpSocket;
+use ringgate_io::socket::{UdpSocket, overlap};
 use ringgate_io::{AnyDriver, Choice, SocketDriver, StartError};
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::memory;
@@ -309,7 +309,7 @@ impl Fleet {
     /// The listener whose sockets take what is sent to an address.
     pub fn holder_of(&self, address: SocketAddr) -> Option<ListenerId> {
         let known = self.known_addresses();
-        let holds = |all: &Vec<SocketAddr>| all.iter().any(|it| opened::overlap(*it, address));
+        let holds = |all: &Vec<SocketAddr>| all.iter().any(|it| overlap(*it, address));
         known.iter().position(holds).map(ListenerId::at)
     }
 

@@ -7,7 +7,7 @@
 //! between two turns, once it has taken in the setup that has the listener.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::FleetCard;
 use super::ports::{Taken, open_alone};
 use ringgate_core::limits::WORKERS_MAX;
 use ringgate_gate::{Listener, ListenerId};
-use ringgate_io::socket::{self, UdpOptions, UdpSocket};
+use ringgate_io::socket::{self, UdpOptions, UdpSocket, overlap};
 use ringgate_io::{CardChoice, StartError};
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::owners::Holder;
@@ -143,15 +143,6 @@ fn open_all(
     Ok(opened)
 }
 
-/// Whether the sockets of one address take datagrams of the other. IPv6 sockets take no IPv4 ones.
-pub(super) fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
-    let is_any = |ip: IpAddr| ip.is_unspecified();
-    one.port() != 0
-        && one.port() == other.port()
-        && one.is_ipv4() == other.is_ipv4()
-        && (one.ip() == other.ip() || is_any(one.ip()) || is_any(other.ip()))
-}
-
 /// The first socket of an address, which nobody else may have. What a listener of ours has closed a
 /// moment ago may still be there, while the kernel takes its requests apart: that is waited for.
 fn open_first(
@@ -188,20 +179,3 @@ const TRY_AGAIN_AFTER: Duration = Duration::from_millis(5);
 
 /// Where systemd is the service manager, it has this number.
 const INIT: u32 = 1;
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn addresses_overlap_where_one_holds_the_other() {
-        let overlap = |one: &str, other: &str| {
-            let [one, other] = [one, other].map(|text| text.parse().expect("an address"));
-            assert_eq!(super::overlap(one, other), super::overlap(other, one));
-            super::overlap(one, other)
-        };
-        assert!(overlap("192.0.2.1:7", "192.0.2.1:7") && overlap("0.0.0.0:7", "192.0.2.1:7"));
-        assert!(overlap("[::]:7", "[2001:db8::1]:7"));
-        assert!(!overlap("192.0.2.1:7", "192.0.2.2:7") && !overlap("192.0.2.1:7", "192.0.2.1:8"));
-        assert!(!overlap("[::]:7", "0.0.0.0:7"));
-        assert!(!overlap("0.0.0.0:0", "0.0.0.0:0"), "the kernel chooses two ports");
-    }
-}

@@ -147,15 +147,25 @@ fn refuse_opening(
         ));
     }
     for bind in &listener.bind {
-        let Some(holder) = (known.holder_of)(*bind) else { continue };
-        let holder = &setup.listeners[holder];
-        let what = match holder.phase {
-            Phase::Draining => "which drains; try again when it has gone",
-            Phase::Serving | Phase::Closed => {
-                "whose players would be diverted; remove that one first, and add this one when it has drained"
-            }
-        };
-        refusals
-            .push(format!("listener {name}: {bind} belongs to listener {}, {what}", holder.name));
+        refuse_taken(setup, &format!("listener {name}"), *bind, known, refusals);
     }
+}
+
+/// Refuses an address where players of a listener come.
+pub(super) fn refuse_taken(
+    setup: &Setup,
+    whose: &str,
+    bind: SocketAddr,
+    known: &Known<'_>,
+    refusals: &mut Vec<String>,
+) {
+    let Some(holder) = (known.holder_of)(bind) else { return };
+    let holder = &setup.listeners[holder];
+    let what = match holder.phase {
+        Phase::Draining => "which drains; try again when it has gone",
+        Phase::Serving | Phase::Closed => {
+            "whose players would be diverted; remove that one first, and add this one when it has drained"
+        }
+    };
+    refusals.push(format!("{whose}: {bind} belongs to listener {}, {what}", holder.name));
 }

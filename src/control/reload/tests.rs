@@ -18,8 +18,11 @@ use ringgate_worker::Plan;
 const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 const OTHER_KEY: &str = "ff0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 
+/// Who a gateway is to agents.
+const TLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/crates/trunk/src/protocol/tls/fixtures");
+
 fn config(text: &str) -> Config {
-    let keys = KeySources::new(&|_| None, None);
+    let keys = KeySources::new(&|_| None, Some(TLS.into()));
     config::parse(text, Path::new("gate.toml"), &keys).unwrap_or_else(|why| panic!("{why}\n{text}"))
 }
 
@@ -345,6 +348,15 @@ fn an_address_has_one_listener_at_a_time() {
     let taken = with_second("us", "127.0.0.1:40000").replacen("40000", "40001", 1);
     let expected = "listener us: 127.0.0.1:40000 belongs to listener eu, which drains; try again when it has gone";
     assert_eq!(running.reload(&taken).expect_err("it drains"), [expected]);
+    let agent = |port: u16| {
+        format!(
+            "{moved}[[agent]]\nname = \"host-7\"\nbind = \"127.0.0.1:{port}\"\nbackends = [\"b\"]\n\
+             ca = \"{TLS}/authority.pem\"\ncertificate = \"{TLS}/gateway.pem\"\nkey = {{ credential = \"gateway.key\" }}\n"
+        )
+    };
+    let expected = "agent host-7: 127.0.0.1:40000 belongs to listener eu, which drains; try again when it has gone";
+    assert_eq!(running.reload(&agent(40000)).expect_err("it drains"), [expected]);
+    running.reload(&agent(7400)).expect("nobody has it");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use crate::socket::Door;
+use ringgate_io::socket::overlap;
 use ringgate_os::publishing::Roll;
 
 use crate::gateway::door::{Porter, Stop};
@@ -174,10 +175,4 @@ impl Trunks {
             drop(thread.join());
         }
     }
-}
-
-/// Whether one of these is the other and more.
-fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
-    let is_wider = one.ip().is_unspecified() || other.ip().is_unspecified();
-    is_wider && one.port() == other.port() && one.is_ipv4() == other.is_ipv4()
 }
