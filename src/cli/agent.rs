@@ -141,6 +141,8 @@ impl Starting {
                 bound = Some(bind_admin(admin).map_err(|why| why.to_string())?);
             }
             self.become_user(&config).map_err(|why| why.to_string())?;
+            // As at a start: it could never connect again.
+            accepted.identity()?;
             Ok((options(&config, &accepted, facts.incarnation), fleet))
         };
         let taken = control::take_over(channel, prepare);

@@ -151,6 +151,24 @@ fn trunks_and_players_go_on_between_this_release_and_the_one_before_sections() {
 }
 
 #[test]
+fn an_agent_is_not_taken_over_by_a_user_who_could_never_connect() {
+    let Some(mut rig) = Rig::start("", |_| ()) else { return };
+    // Whoever it becomes reaches the folder, and none of root's files in it.
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(rig.folder.path(), open).expect("our folder");
+    let file = std::fs::read_to_string(rig.folder.join("agent.toml")).expect("our own");
+    let file = file.replace("[agent]\n", "[agent]\nuser = \"nobody\"\n");
+    rig.folder.file("agent.toml", file, 0o600);
+    let before = rig.pid();
+    let mut next = Ending(rig.successor(|_| ()));
+    let code = wait_for("its end", || next.0.try_wait().expect("it is ours")).code();
+    let log = rig.log("next.log");
+    assert!(code == Some(1) && log.contains("ermission denied"), "{code:?}: {log}");
+    rig.player.echo(b"nothing has changed");
+    assert_eq!((rig.pid(), rig.trunks()), (before, 1.into()));
+}
+
+#[test]
 fn with_nobody_to_take_over_from_an_agent_starts_as_ever() {
     let (folder, port) = (Folder::new(), own_port());
     if !certificates(&folder, NAMES) {
