@@ -1,7 +1,7 @@
 //! `[[agent]]`: what is read, and every mistake by name.
 
 use ringgate::config::keys::KeySources;
-use ringgate::config::{Config, HostConfig, parse};
+use ringgate::config::{Accepted, Config, HostConfig, parse};
 
 use crate::folder::{Folder, IDENTITY};
 
@@ -161,6 +161,25 @@ fn agents_do_not_come_to_where_players_come() {
     for bind in ["127.0.0.2:40000", "[::]:40000", "127.0.0.1:0"] {
         read(&folder, &agent("host-7").replace("127.0.0.1:7400", bind)).expect("it is another");
     }
+}
+
+#[test]
+fn who_an_agent_is_needs_no_other_secret_of_its_file() {
+    let folder = Folder::new();
+    identity(&folder);
+    let token = folder.file("admin.token", "a-text-that-nobody-guesses", 0o600);
+    let file = folder.file(
+        "agent.toml",
+        "[agent]\nname = \"host-7\"\ngateways = [\"127.0.0.1:7400\"]\nca = \"agents-ca.pem\"\n\
+         certificate = \"gateway.pem\"\nkey = \"gateway.key\"\n[admin]\ntoken = { file = \"admin.token\" }\n\
+         [[backend]]\nname = \"arena-1\"\nlink = \"bundle\"\nslots = 8\n",
+        0o600,
+    );
+    let (_, accepted) = Accepted::load(&file).expect("it is sound");
+    std::fs::remove_file(token).expect("it was made");
+    assert!(accepted.identity().is_ok(), "{:?}", accepted.identity().err());
+    std::fs::remove_file(folder.join("gateway.key")).expect("it was made");
+    assert!(accepted.identity().is_err_and(|why| why.contains("agent.key: ")));
 }
 
 #[test]

@@ -71,11 +71,14 @@ impl Accepted {
         *self.text() = text;
     }
 
-    /// Who the agent is to gateways, by certificates as they are now.
+    /// Who the agent is to gateways, by certificates as they are now. No other secret of the file
+    /// is read for it.
     pub fn identity(&self) -> Result<tls::Agent, String> {
-        let text = self.text().clone();
-        let read = HostConfig::parse(&text, &self.file, &KeySources::of_process());
-        read.map_err(|why| why.to_string())?.agent.identity().agent()
+        let (text, keys) = (self.text().clone(), KeySources::of_process());
+        let mut document = Document::new(&text, &self.file, &keys);
+        let has_fleet = document.has(&FLEET);
+        let agent = document.table(&AGENT).and_then(|section| read_agent(section, has_fleet));
+        document.end(agent).map_err(|why| why.to_string())?.identity().agent()
     }
 
     fn text(&self) -> MutexGuard<'_, Zeroizing<String>> {
@@ -255,24 +258,24 @@ fn read_backend(
 ) -> Option<(Backend, Option<Hosted>)> {
     let backend = backend::read_fields(&mut section, known);
     let hosted = hosted::read(&mut section, has_fleet);
-    section.finish();
-    Some((backend?, hosted.ok()?))
-}
     if let (Some(backend), Ok(Some(_))) = (&backend, &hosted) {
         section.check_fleet_name(&backend.name);
     }
+    section.finish();
+    Some((backend?, hosted.ok()?))
+}
 
 fn read_agent(mut section: Section<'_, '_>, has_fleet: bool) -> Option<Agent> {
     if !has_fleet && !section.has("gateways") {
         section.expected("gateways", "nothing", "one or more gateways, or a table [fleet]");
     }
     let found = Agent::find(&mut section);
-    let files = [&found.ca, &found.certificate, &found.key].map(Option::as_ref);
-    let _ = identity::whole(&mut section, files, Identity::agent);
-    section.finish();
     if let Some(name) = found.name.as_ref().filter(|_| has_fleet) {
         section.check_fleet_name(name);
     }
+    let files = [&found.ca, &found.certificate, &found.key].map(Option::as_ref);
+    let _ = identity::whole(&mut section, files, Identity::agent);
+    section.finish();
     Agent::whole(found)
 }
 
