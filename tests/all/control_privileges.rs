@@ -5,6 +5,8 @@ use ringgate_report::hlog;
 use ringgate_report::text::Append as _;
 
 use crate::control_rig::{Daemon, Game, KEY_HEX, Player, Text, wait_for};
+use crate::folder::{Folder, IDENTITY};
+use crate::own::own_address;
 
 /// What the kernel says of a process.
 fn kernel_says(daemon: &Daemon, name: &str) -> String {
@@ -80,7 +82,7 @@ fn a_confined_daemon_on_uring_lacks_nothing() {
 #[test]
 fn a_config_outside_the_confinement_is_not_read() {
     let text = text("mmsg", "confine = true\n");
-    let elsewhere = crate::folder::Folder::new();
+    let elsewhere = Folder::new();
     let key = elsewhere.file("other.key", KEY_HEX, 0o600);
     let daemon = Daemon::start(&text);
     let listener = text.listener.replace(
@@ -95,6 +97,30 @@ fn a_config_outside_the_confinement_is_not_read() {
     }
     assert_eq!(page.status, 422, "{}", page.body);
     assert!(page.body.contains("ermission denied"), "{}", page.body);
+}
+
+#[test]
+fn what_etcd_wants_to_see_of_a_confined_daemon_may_lie_in_a_folder_of_its_own() {
+    let elsewhere = Folder::new();
+    let [ca, certificate, key] = ["agents-ca.pem", "gateway.pem", "gateway.key"].map(|name| {
+        let (_, text, mode) = IDENTITY.iter().find(|(it, ..)| *it == name).expect("it is there");
+        elsewhere.file(name, text, *mode)
+    });
+    let mut text = text("mmsg", "confine = true\n");
+    write!(
+        text.more,
+        "[fleet]\nendpoints = [\"https://{}\"]\nprefix = \"/f\"\nname = \"gate-1\"\nca = \"{}\"\n\
+         certificate = \"{}\"\ncertificate_key = \"{}\"\n",
+        own_address(),
+        ca.display(),
+        certificate.display(),
+        key.display()
+    );
+    let daemon = Daemon::start(&text);
+    let backends = text.backends.replace("slots = 4", "slots = 5");
+    daemon.rewrite(&Text { backends, ..text.clone() });
+    let page = daemon.post("/reload");
+    assert_eq!(page.status, 200, "{}", page.body);
 }
 
 #[test]

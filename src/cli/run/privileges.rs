@@ -76,8 +76,9 @@ pub(super) fn folders(config: &Config, file: &Path) -> (Vec<PathBuf>, Vec<PathBu
     let names = config.fleet.iter().flat_map(|it| of_resolver(Fleet::resolver_files(it)));
     let of_agents = config.agents.iter().flat_map(|agent| agent.identity().folders());
     let of_cluster = config.cluster.iter().flat_map(|cluster| cluster.identity().folders());
+    let of_etcd = config.fleet.iter().flat_map(Fleet::folders);
     let read = of_config(file).into_iter().chain(names).chain(of_agents).chain(of_cluster);
-    let read = read.collect();
+    let read = read.chain(of_etcd).collect();
     // One that could not be made is done without.
     let histograms = config.histograms.iter().map(|it| it.dir.clone()).filter(|it| it.exists());
     let own = [config.gateway.run_dir.clone(), config.gateway.state_dir.clone()];
