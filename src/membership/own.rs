@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use ringgate_fleet::member::{self, Doubted};
-use ringgate_fleet::values::gateway::{Cluster, Entrance, Gateway, Listener, SHUT_MAX};
+use ringgate_fleet::values::gateway::{ANY, Cluster, Entrance, Gateway, Listener, SHUT_MAX};
 use ringgate_fleet::values::{LIST_MAX, TEXT_BYTES_MAX};
 
 use super::Settings;
@@ -68,7 +68,7 @@ pub(super) fn value(settings: &Settings, facts: &Facts, doubted: &Doubted, now_s
         host: settings.host.as_str().to_owned(),
         version,
         listeners: facts.listeners.iter().take(LIST_MAX).map(listener).collect(),
-        agents: facts.entrances.iter().take(LIST_MAX).cloned().collect(),
+        agents: entrances(facts),
         cluster: facts.cluster.clone(),
         capacity: facts.capacity,
         sessions: facts.sessions,
@@ -83,6 +83,12 @@ pub(super) fn value(settings: &Settings, facts: &Facts, doubted: &Doubted, now_s
         shut: facts.shut.iter().take(SHUT_MAX).cloned().collect(),
         answers: settings.answers,
     }
+}
+
+/// As many as there may be in etcd. Agents whose own is left out come by the one for all.
+fn entrances(facts: &Facts) -> Vec<Entrance> {
+    let (any, named): (Vec<_>, Vec<_>) = facts.entrances.iter().partition(|it| it.name == ANY);
+    any.into_iter().chain(named).take(LIST_MAX).cloned().collect()
 }
 
 /// A folder as it stands in etcd; nothing where it cannot.
@@ -105,6 +111,15 @@ const SESSIONS_EVERY_MS: u64 = 10_000;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_entrance_for_all_agents_is_told_before_those_of_single_ones() {
+        let entrance = |name: String| Entrance { name, at: "gate-1:7400".to_owned(), grace_ms: 0 };
+        let names = (0..LIST_MAX).map(|at| format!("host-{at}")).chain([ANY.to_owned()]);
+        let facts = Facts { entrances: names.map(entrance).collect(), ..Facts::default() };
+        let told = entrances(&facts);
+        assert_eq!((told.len(), &*told[0].name, &*told[1].name), (LIST_MAX, ANY, "host-0"));
+    }
 
     #[test]
     fn what_decides_is_written_at_once_and_what_counts_now_and_then() {

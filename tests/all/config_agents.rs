@@ -164,6 +164,24 @@ fn agents_do_not_come_to_where_players_come() {
 }
 
 #[test]
+fn agents_that_a_fleet_does_not_tell_of_an_entrance_are_told() {
+    let folder = Folder::new();
+    identity(&folder);
+    let agents =
+        |count: usize| -> String { (0..count).map(|at| agent(&format!("host-{at}"))).collect() };
+    let notices =
+        |count| read(&folder, &(FLEET.to_owned() + &agents(count))).expect("it is sound").notices();
+    let is_said = |notice: &String| notice.contains("the fleet hears of the first 64 agents");
+    assert!(!notices(64).iter().any(is_said));
+    let said = notices(66);
+    assert!(
+        said.iter()
+            .any(|it| is_said(it) && it.ends_with("etcd has no entrance for the 2 after them")),
+        "{said:?}"
+    );
+}
+
+#[test]
 fn who_an_agent_is_needs_no_other_secret_of_its_file() {
     let folder = Folder::new();
     identity(&folder);

@@ -36,6 +36,15 @@ fn listeners_that_a_fleet_does_not_hear_of_are_told() {
     assert_eq!(notices(64), [""; 0]);
     let said = notices(66);
     assert!(said.len() == 1 && said[0].ends_with("no token names the 2 after them"), "{said:?}");
+    let binds: Vec<_> = (0..67).map(|at| format!("\"127.0.0.1:{}\"", 40_000 + at)).collect();
+    let many = LISTENER.replace("\"127.0.0.1:40000\"", &binds.join(", "));
+    let said = read(&[FLEET, KEY, &many].concat()).expect("it is sound").notices();
+    let expected = "the fleet hears of the first 64 addresses of listener \"main\" alone: no token names the 3 after them";
+    assert_eq!(said, [expected]);
+    assert!(
+        read(&[FLEET, KEY, &many, "public = [\"192.0.2.1:1\"]"].concat())
+            .is_ok_and(|it| it.notices().is_empty())
+    );
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use ringgate_fleet::values::LIST_MAX;
 
-use super::{BatchDelay, Config, HandshakeBase, HandshakeVersions, Limits, Protocol};
+use super::{BatchDelay, Config, HandshakeBase, HandshakeVersions, Limits, Listener, Protocol};
 
 /// One sentence for each.
 pub(super) fn of(config: &Config) -> Vec<String> {
@@ -24,11 +24,25 @@ pub(super) fn of(config: &Config) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if config.fleet.is_some() && config.listeners.len() > LIST_MAX {
-        notices.push(format!(
-            "the fleet hears of the first {LIST_MAX} listeners of this file alone: no token names the {} after them",
-            config.listeners.len() - LIST_MAX
-        ));
+    if config.fleet.is_some() {
+        let mut tell = |count: usize, what: &str, then: &str| {
+            if count > LIST_MAX {
+                notices.push(format!(
+                    "the fleet hears of the first {LIST_MAX} {what} alone: {then} the {} after them",
+                    count - LIST_MAX
+                ));
+            }
+        };
+        tell(config.listeners.len(), "listeners of this file", "no token names");
+        for Listener { name, bind, public, .. } in &config.listeners {
+            let dialled = if public.is_empty() { bind } else { public };
+            tell(dialled.len(), &format!("addresses of listener {name:?}"), "no token names");
+        }
+        tell(
+            config.agents.len(),
+            "agents of this file (\"*\" goes before others)",
+            "etcd has no entrance for",
+        );
     }
     if let Some(cluster) = config.cluster.as_ref().filter(|_| config.agents.is_empty()) {
         notices.push(format!(
