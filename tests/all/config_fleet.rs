@@ -205,6 +205,10 @@ fn what_etcd_cannot_be_reached_with_is_named() {
     for (endpoints, said) in [
         ("\"127.0.0.1:2379\"", "fleet.endpoints[0]: found \"127.0.0.1:2379\", expected http://"),
         ("\"https://a:1\"", "fleet.ca: found nothing, and an endpoint with https"),
+        (
+            "\"https://a:1\"]\nca = \"lost.pem\"\nallow_uids = [1",
+            "fleet.ca: lost.pem: cannot read it: No such file",
+        ),
         (&format!("{http}, {http}"), "fleet.endpoints[1]: found \"http://127.0.0.1:2379\" again"),
     ] {
         is_refused(&with("").replace(http, endpoints), said);

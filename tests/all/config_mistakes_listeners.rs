@@ -131,6 +131,13 @@ fn where_players_may_be_moved() {
     ] {
         check(&with(moves), &[&format!("gate.toml:8: listener[0].{expected}")]);
     }
+    let other = "[[backend]]\nname = \"any\"\nlink = \"bundle\"\nslots = 4\n\
+                 [[listener]]\nname = \"plain\"\nprotocol = \"plain\"\nbind = [\"127.0.0.1:40001\"]\nbackends = [\"any\"]\n";
+    let plain = with("\"any\"") + other;
+    let at = plain.lines().count();
+    let expected = "listener[1].backends[0]: found \"any\", which is behind a listener of another protocol, expected a backend \
+                    that speaks one protocol";
+    check(&plain, &[&format!("gate.toml:{at}: {expected}")]);
 }
 
 #[test]

@@ -100,6 +100,8 @@ fn every_field_arrives() {
             .replace("half_open_timeout = \"2s\"", "half_open_timeout = \"5s\"")
             .replace("half_open_max = 4096", "half_open_max = 77")
             .replace("answer_limit = 3", "answer_limit = 0")
+            .replace("\"1122", "\"ff00")
+            .replace("\"99AA", "\"FF00")
             .replace(
                 "gap_rest = \"2s\"",
                 "gap_rest = \"0s\"\ncredit_ratio = 7\ncredit_burst = 3000\npause_after = \"0s\"\n\
@@ -111,8 +113,8 @@ fn every_field_arrives() {
     let expected = Plain {
         token: Some(RoutingToken { at: TokenPlace::Start, bytes: 8, strip: false }),
         tokens: RoutingTokens(vec![
-            (token(0x1122_3344_5566_7788), 0),
-            (token(0x99aa_bbcc_ddee_ff00), 1),
+            (token(0xff00_3344_5566_7788), 0),
+            (token(0xff00_bbcc_ddee_ff00), 1),
         ]),
         sequence: Some(Sequence { offset: 8, bits: 32, order: NumberOrder::Little }),
         guard: GuardedWays::Both,
@@ -298,8 +300,8 @@ fn every_line_of_the_good_one_can_be_wrong_and_says_how() {
             "9: listener[0].sequence.order: found \"net\", expected \"big\" or \"little\"",
         ),
         (
-            "at = \"end\"",
-            "at = \"start\"",
+            "at = \"end\", bytes = 8, strip = true }\ntokens = [{ hex = \"1122334455667788\", backend = \"a\" }, { hex = \"99AAbb",
+            "at = \"start\", bytes = 8, strip = true }\ntokens = [{ hex = \"ff00334455667788\", backend = \"a\" }, { hex = \"ff00bb",
             "9: listener[0].sequence.offset: found 3, which lies in the token, expected at least 8 (the token is at the \
              start)",
         ),
@@ -418,6 +420,20 @@ fn words_that_belong_together_do() {
                 "9: listener[0].guard: found guard without sequence, expected a sequence, which it is about",
                 "10: listener[0].replay_window: found replay_window without sequence, expected a sequence, which it is about",
                 "11: listener[0].gap_limit: found gap_limit without sequence, expected a sequence, which it is about",
+            ],
+        ),
+        (
+            GOOD.replace("at = \"end\"", "at = \"start\"").replace("offset = 3", "offset = 8"),
+            vec![
+                "14: listener[0].begins_with: found it, and tokens at the start that begin otherwise, expected how all tokens \
+                 begin, or these at the end",
+            ],
+        ),
+        (
+            LEAST.replace("backends = [\"a\"]", "backends = [\"a\"]\nunproven_slots = 0"),
+            vec![
+                "6: listener[0].unproven_slots: found 0 without echo, by which alone players are proven, expected an echo, or \
+                 more: nobody would get in",
             ],
         ),
         (

@@ -279,6 +279,7 @@ fn it_is_said_where_one_block_could_fill_a_server() {
         let limits = format!("[listener.limits]\n{limits}\n[[backend]]");
         parse(&TEN_LINES.replace("[[backend]]", &limits)).fillable()
     };
+    assert!(parse(&TEN_LINES.replace("100", "0")).fillable().is_empty(), "it takes nobody");
     let sentence = "listener \"ue\": the sources of one block, an IPv4 /24 or an IPv6 /48, could fill backend \"shooter\", which \
                     has 100 slots; limits.sessions_per_block bounds that, where no block is all of a carrier's players";
     for limits in ["", "sessions_per_block = 100", "sessions_per_address = 0"] {

@@ -1,7 +1,7 @@
 //! `[fleet]`: where etcd is, what this gateway is called there, and what it trusts it with.
 
 use std::fmt;
-use std::fs::File;
+use std::fs::{self, File};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -233,6 +233,7 @@ fn judge(mut section: Section<'_, '_>, found: <Fleet as Declared>::Found) -> Opt
             (Some(false), Some(None)) if own => {
                 section.expected("certificate", NO_TLS, "an endpoint with https");
             }
+            (Some(true), Some(Some(ca))) => check_readable(&mut section, "ca", ca),
             _ => {}
         }
     }
@@ -252,7 +253,7 @@ fn judge(mut section: Section<'_, '_>, found: <Fleet as Declared>::Found) -> Opt
     Fleet::whole(found)
 }
 
-/// A certificate and its key come together, and the key's file is closed to others.
+/// A certificate and its key come together and can be read, and the key's file is closed to others.
 pub(super) fn check_pair(
     section: &mut Section<'_, '_>,
     certificate: Option<&PathBuf>,
@@ -266,11 +267,19 @@ pub(super) fn check_pair(
         (None, Some(_)) => {
             section.expected("certificate", "nothing, and its key", "the certificate");
         }
-        (Some(_), Some(key)) => {
+        (Some(certificate), Some(key)) => {
+            check_readable(section, "certificate", certificate);
             if let Err(why) = keys::open_closed(key) {
                 section.note("certificate_key", why.to_string());
             }
         }
+    }
+}
+
+/// Notes a file that cannot be read.
+fn check_readable(section: &mut Section<'_, '_>, name: &str, file: &Path) {
+    if let Err(why) = fs::read(file) {
+        section.note(name, format!("{}: cannot read it: {why}", file.display()));
     }
 }
 

@@ -156,7 +156,7 @@ pub struct Backend {
     pub name: String,
     /// How it is reached.
     pub link: Link,
-    /// Players it takes; more are denied. Invariant: at least 1.
+    /// Players it takes; more are denied. 0 takes nobody new.
     pub slots: u32,
     /// How long a backend may be gone before its players are disconnected.
     pub grace: Duration,

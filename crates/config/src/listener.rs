@@ -72,6 +72,20 @@ impl<'s> Surroundings<'s> {
             card: None,
         }
     }
+
+    /// Notes a backend that the first listener which names it speaks to in another protocol.
+    fn check_spoken(
+        &mut self,
+        (index, name): (usize, &str),
+        word: Front,
+        place: &Place,
+        report: &mut Report,
+    ) {
+        if *self.spoken.entry(index).or_insert(word) != word {
+            let found = format_args!("{name:?}, which is behind a listener of another protocol");
+            report.expected(place, found, "a backend that speaks one protocol");
+        }
+    }
 }
 
 declare! {
@@ -181,11 +195,18 @@ pub(super) fn read(
     let mut found = Listener::find(&mut section);
     if let Some(name) = &found.name {
         around.names.check(section.report, &section.place("name"), name.clone());
+        if around.has_fleet {
+            section.check_fleet_name(name);
+        }
     }
     let bind = found.bind.as_deref().unwrap_or_default();
     for (index, address) in bind.iter().enumerate().filter(|(_, address)| address.port() != 0) {
         let place = section.place_in("bind", index);
         around.addresses.check(section.report, &place, *address);
+        if around.doors.iter().any(|door| overlap(*door, *address)) {
+            let found = format_args!("{address}, where agents or a cluster's members connect");
+            section.report.expected(&place, found, "an address for players alone");
+        }
     }
     if bind.len() > BINDS_MAX {
         let at = section.place_in("bind", BINDS_MAX).at;
@@ -199,14 +220,7 @@ pub(super) fn read(
     if let Some(Some(group)) = &found.group {
         check_group(&mut section, word, group, around);
     }
-        if around.has_fleet {
-            section.check_fleet_name(name);
-        }
     let is_grouped = matches!(found.group, Some(Some(_)));
-        if around.doors.iter().any(|door| overlap(*door, *address)) {
-            let found = format_args!("{address}, where agents or a cluster's members connect");
-            section.report.expected(&place, found, "an address for players alone");
-        }
     found.backends = read_backends(&mut section, word, is_grouped, around);
     let (backends, route) = (found.backends.as_deref(), found.route);
     if let Some(route) = route {
@@ -313,11 +327,8 @@ fn read_backends(
                     }
                     Some(Front::Netcode) | None => {}
                 }
-                let first = protocol.map(|word| *around.spoken.entry(index).or_insert(word));
-                if first != protocol {
-                    let found =
-                        format_args!("{name:?}, which is behind a listener of another protocol");
-                    section.report.expected(&place, found, "a backend that speaks one protocol");
+                if let Some(word) = protocol {
+                    around.check_spoken((index, &name), word, &place, section.report);
                 }
                 indices.push(index);
             }

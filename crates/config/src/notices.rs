@@ -98,7 +98,8 @@ pub(super) fn of_blocks(config: &Config) -> Vec<String> {
             }
             (Some(group), None) => format!("any server of group \"{group}\""),
             (None, _) => {
-                let first = all.find(|it| most.is_none_or(|most| most >= it.slots))?;
+                let is_filled = |slots| slots > 0 && most.is_none_or(|most| most >= slots);
+                let first = all.find(|it| is_filled(it.slots))?;
                 format!("backend {:?}, which has {} slots", first.name, first.slots)
             }
         };

@@ -80,7 +80,7 @@ declare! {
 pub(super) fn read(
     section: &mut Section<'_, '_>,
     (backends, is_grouped): (Option<&[usize]>, bool),
-    around: &Surroundings<'_>,
+    around: &mut Surroundings<'_>,
 ) -> Option<Netcode> {
     let is_fleets = !section.has("keys");
     let mut found = Netcode::find(section);
@@ -112,7 +112,7 @@ fn of_backend_or_group(text: &str) -> Option<String> {
 fn backends_of(
     section: &mut Section<'_, '_>,
     moves: &[String],
-    around: &Surroundings<'_>,
+    around: &mut Surroundings<'_>,
 ) -> Vec<usize> {
     let mut seen = Distinct::default();
     let mut found = Vec::new();
@@ -123,7 +123,10 @@ fn backends_of(
                 let wrong = format_args!("{name:?}, which has link = \"udp\"");
                 section.report.expected(&place, wrong, "a backend with link = \"bundle\"");
             }
-            Some((at, _)) => found.push(at),
+            Some((at, _)) => {
+                around.check_spoken((at, name), Front::Netcode, &place, section.report);
+                found.push(at);
+            }
             None if around.has_fleet || !around.backends.is_complete() => {}
             None => unknown_backend(name, &place, around.backends, section.report),
         }

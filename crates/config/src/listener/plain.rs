@@ -46,7 +46,7 @@ declare! {
         /// any jump is fine, and the next number has to continue a jump over more than half the
         /// replay_window.
         gap_limit: Option<NonZeroU64> = integer(0, 1 << 32, NonZeroU64::new), default: 0, Reload;
-        /// What every datagram of a player begins with; others are dropped.
+        /// What every datagram of a player begins with, as it is received; others are dropped.
         begins_with: Vec<u8> = text(
             "up to 64 bytes as pairs of hex digits", |text| values::bytes(text, PATTERN_BYTES_MAX)
         ), default: "", Restart;
@@ -172,6 +172,18 @@ pub(super) fn read(
     // Where a game proves its players, slots are kept for those who are.
     let share = if found.echo.flatten().is_some() { 50 } else { 100 };
     found.unproven_slots = section.integer_or("unproven_slots", share);
+    if found.unproven_slots == Some(0) && matches!(found.echo, Some(None)) {
+        let found = "0 without echo, by which alone players are proven";
+        section.expected("unproven_slots", found, "an echo, or more: nobody would get in");
+    }
+    if let (Some(TokenPlace::Start), Some(pattern)) = (token.map(|it| it.at), &found.begins_with) {
+        let begins = |token: &[u8]| token.iter().zip(pattern).all(|(one, other)| one == other);
+        let mut listed = found.tokens.iter().flat_map(|tokens| &tokens.0);
+        if (led.is_grouped && !pattern.is_empty()) || !listed.all(|(token, _)| begins(token)) {
+            let found = "it, and tokens at the start that begin otherwise";
+            section.expected("begins_with", found, "how all tokens begin, or these at the end");
+        }
+    }
     Plain::whole(found)
 }
 
