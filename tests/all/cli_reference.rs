@@ -197,5 +197,5 @@ const AGENT: &str = "
 
 `ringgate agent --config FILE` reads a file of its own: `[agent]` and a `[[backend]]` for each game process of its host, which follow, and `[admin]` and
 `[fleet]` as above (what concerns sessions and keys has no effect there, and `name` is `agent.name`). `grace` is the gateway's to keep, and outside of a fleet
-so are `slots`. Of `[fleet]` nothing changes with a reload here. The rest of this page is `ringgate agent --explain`.
+so are `slots`. Of `[fleet]` a reload changes `grace`, `allow_uids`, `allow_gids`, `backends_per_process` and `backends_per_user` here. The rest of this page is `ringgate agent --explain`.
 ";

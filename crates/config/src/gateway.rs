@@ -40,9 +40,10 @@ declare! {
         /// connect to: worker-0.sock, worker-1.sock and so on. Each daemon of a host needs its own.
         run_dir: PathBuf = path(RUN_DIR_BYTES_MAX), default: "/run/ringgate", Restart;
         /// What outlives a restart: who is denied, and what is known of the fleet. One gateway at a
-        /// time has it. Made where it is missing, closed to other users. Where the default cannot
-        /// be used, or another gateway has it, denials last until the restart, and `ringgate deny`
-        /// says so; any other that cannot be used keeps the gateway from starting.
+        /// time has it. Made where it is missing, closed to other users, so it is not run_dir,
+        /// which their game processes reach. Where the default cannot be used, or another gateway
+        /// has it, denials last until the restart, and `ringgate deny` says so; any other that
+        /// cannot be used keeps the gateway from starting.
         state_dir: PathBuf = path(DIR_BYTES_MAX), default: "/var/lib/ringgate", Restart;
         /// A draining gateway waits this long for players to leave before it disconnects them, and
         /// so does a listener that a reload has removed.

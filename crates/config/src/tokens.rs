@@ -51,8 +51,8 @@ declare! {
             optional: "/etc/ringgate/tokens.key.pem", Restart;
         /// Threads that answer, each on a core of its own where there are so many.
         threads: usize = integer(1, 64), default: 1, Restart;
-        /// How long a token can be used where the caller does not say. For so long a player's slot
-        /// is kept.
+        /// How long a token can be used where the caller does not say, in whole seconds: what is
+        /// left of one does not count. For so long a player's slot is kept.
         expire: Duration = duration("1s", "24h"), default: "30s", Restart;
         /// The longest that callers may ask for. Without state_dir, slots that a service has
         /// promised stay promised for so long when it dies.
@@ -89,8 +89,8 @@ declare! {
         /// stays who it is.
         user: Option<String> = text("a user's name", values::user), optional: "ringgate-tokens", Restart;
         /// Give up most system calls, and all files but state_dir, what names of hosts are looked
-        /// up in and, to be read, the folders of this file and of the certificate, and systemd's
-        /// credentials.
+        /// up in and, to be read, the folders of this file and of the certificates, and systemd's
+        /// credentials. A reload reads all secrets of this file, so they have to lie there.
         confine: bool = flag, default: false, Restart;
     }
 }
@@ -140,7 +140,7 @@ declare! {
         /// Players that it may place in a second, on average; 0 for any number. Each service counts
         /// for itself.
         rate: u32 = integer(0, 1_000_000), default: 0, Restart;
-        /// So many at once.
+        /// So many at once. A request for more players is refused, however often it comes.
         burst: u32 = integer(1, 1_000_000), default: 1000, Restart;
     }
 }
