@@ -97,16 +97,22 @@ pub(super) struct Reading {
     known_s: u64,
     /// Another process's value stands at our own key.
     is_own_in_doubt: bool,
-    /// Something has become otherwise with a backend.
-    has_backends: bool,
-    /// A ban has come or gone.
-    has_bans: bool,
+    news: News,
     /// The revision up to which backends are known: that of the last news of one, or of a list.
     heard: i64,
     /// The same of bans.
     denied: i64,
     /// All that etcd has was known once.
     listed: bool,
+}
+
+/// What has changed since it was asked for.
+#[derive(Default)]
+struct News {
+    /// Something has become otherwise with a backend.
+    of_backends: bool,
+    /// A ban has come or gone.
+    of_bans: bool,
 }
 
 impl Reading {
@@ -130,8 +136,7 @@ impl Reading {
             next_s: u64::MAX,
             known_s: 0,
             is_own_in_doubt: false,
-            has_backends: false,
-            has_bans: false,
+            news: News::default(),
             heard: truth.revision,
             denied: truth.revision,
             listed: false,
@@ -140,8 +145,7 @@ impl Reading {
             reading.take(key, Some(&entry.value));
         }
         reading.is_own_in_doubt = false;
-        reading.has_backends = false;
-        reading.has_bans = false;
+        reading.news = News::default();
         reading
     }
 
@@ -175,10 +179,10 @@ impl Reading {
     /// Something has become otherwise, and everything is known up to this revision.
     pub(super) fn change(&mut self, change: &Change, revision: i64) {
         self.take(&change.key, change.value.as_deref());
-        if std::mem::take(&mut self.has_backends) {
+        if std::mem::take(&mut self.news.of_backends) {
             self.heard = revision;
         }
-        if std::mem::take(&mut self.has_bans) {
+        if std::mem::take(&mut self.news.of_bans) {
             self.denied = revision;
         }
     }
@@ -278,7 +282,7 @@ impl Reading {
 
     fn take_backend(&mut self, name: &Name, value: Option<&[u8]>) -> Result<(), String> {
         let before = self.backends.remove(name.as_str());
-        self.has_backends |= before.is_some();
+        self.news.of_backends |= before.is_some();
         let Some(value) = value else { return Ok(()) };
         let found = values::Backend::decode(value).map_err(|why| why.to_string())?;
         let is_behind_agent = matches!(found.reach, Reach::Agent(_));
@@ -295,7 +299,7 @@ impl Reading {
         let (group, reach) = (found.group, found.reach);
         let slots = found.slots.min(SLOTS_MAX);
         let backend = Backend { name: name.clone(), group, reach, slots, intake };
-        self.has_backends = before.as_ref() != Some(&backend);
+        self.news.of_backends = before.as_ref() != Some(&backend);
         self.backends.insert(name, backend);
         Ok(())
     }
@@ -321,7 +325,7 @@ impl Reading {
     }
 
     fn take_ban(&mut self, whom: Whom, value: Option<&[u8]>) -> Result<(), String> {
-        self.has_bans = true;
+        self.news.of_bans = true;
         let before = self.bans.get(&whom).copied();
         let ban = value.map(Ban::decode).transpose();
         match &ban {
