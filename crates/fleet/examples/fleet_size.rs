@@ -1,22 +1,29 @@
 //! What a fleet of 10,000 backends and 500 gateways costs: memory of a mirror, time of a list, and
-//! of an update from the writer to the mirror. Wants an etcd that may be written to:
+//! of an update from the writer to the mirror; and how many tokens are claimed in a second. Wants
+//! an etcd that may be written to:
 //! `cargo run --profile dist -p ringgate-fleet --example fleet_size -- http://127.0.0.1:2379`.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ringgate_fleet::etcd::txn::{Op, Put, Txn};
+use ringgate_fleet::decisions::Decisions;
+use ringgate_fleet::etcd::txn::{AT_A_TIME, Op, Put, Txn};
 use ringgate_fleet::etcd::{Client, Endpoint, Error, Options};
 use ringgate_fleet::keyspace::{Keyspace, Name, Place};
 use ringgate_fleet::mirror::run::run;
 use ringgate_fleet::mirror::{Machine, Options as MirrorOptions, Reads, Truth};
-use ringgate_fleet::values::{Backend, Gateway, Labels, Listener, Reach, State, Stored};
+use ringgate_fleet::values::{
+    Backend, Gateway, Labels, Listener, Reach, State, Stored, TokenClaim,
+};
 use ringgate_os::clock::Clock;
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 
 const BACKENDS: u32 = 10_000;
 const GATEWAYS: u32 = 500;
 const UPDATES: u32 = 1_000;
+const CLAIMS: u32 = 20_000;
+const ROUNDS: u32 = 5;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -64,6 +71,68 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("update, from the request to the mirror: p50 {} us, p99 {} us", at(50), at(99));
     let cpu = (cpu_us() - cpu_before) / u64::from(UPDATES);
     println!("CPU of this process for an update, writing and mirroring: {cpu} us");
+
+    let mut rates = [const { Vec::new() }; 2];
+    for round in 0..ROUNDS {
+        for (way, rates) in rates.iter_mut().enumerate() {
+            let lease = client.grant(60).await?.id;
+            let claim = |index| token(&keyspace, (round * 2 + way as u32, index), lease);
+            let claims: Vec<_> = (0..CLAIMS).map(claim).collect();
+            let begun_us = now_us();
+            if way == 0 {
+                one_by_one(&client, claims).await?
+            } else {
+                together(&client, claims).await?
+            }
+            rates.push(u64::from(CLAIMS) * 1_000_000 / (now_us() - begun_us));
+            client.revoke(lease).await?;
+        }
+    }
+    for (way, mut rates) in
+        ["in transactions of their own, 64 at once", "many in a transaction"].into_iter().zip(rates)
+    {
+        rates.sort_unstable();
+        println!("tokens claimed in a second, {way}: {} ({rates:?})", rates[rates.len() / 2]);
+    }
+    Ok(())
+}
+
+fn token(keyspace: &Keyspace, (round, index): (u32, u32), lease: i64) -> Txn {
+    let mut mac = [0; 16];
+    mac[..4].copy_from_slice(&round.to_le_bytes());
+    mac[4..8].copy_from_slice(&index.to_le_bytes());
+    let claim = TokenClaim { gateway: "gateway-1".into(), instance: format!("{round:016x}") };
+    let value = claim.encode().expect("a value");
+    Txn::claim(Put { key: keyspace.key(&Place::Token(mac)), value, lease })
+}
+
+/// Each as many as were asked side by side waits for its slowest.
+async fn one_by_one(client: &Client, claims: Vec<Txn>) -> Result<(), Error> {
+    for some in claims.chunks(64) {
+        let mut asking = JoinSet::new();
+        for txn in some.iter().cloned() {
+            let client = client.clone();
+            asking.spawn(async move { client.txn(&txn).await });
+        }
+        while let Some(answer) = asking.join_next().await {
+            assert!(answer.expect("nobody panics")?.held);
+        }
+    }
+    Ok(())
+}
+
+/// As a gateway does it.
+async fn together(client: &Client, claims: Vec<Txn>) -> Result<(), Error> {
+    let mut asking = Decisions::new(client.clone());
+    let mut claims = claims.into_iter().map(|txn| ((), txn)).peekable();
+    while claims.peek().is_some() || !asking.is_empty() {
+        while !asking.is_full() && claims.peek().is_some() {
+            asking.ask(claims.by_ref().take(AT_A_TIME));
+        }
+        if let Some((_, answer)) = asking.answered().await {
+            assert!(answer?.have_all_held());
+        }
+    }
     Ok(())
 }
 

@@ -5,9 +5,10 @@
 //! stands where, `seal` and `epochs` are about the keys of listeners, `routing` about the tokens of
 //! plain ones, `joins` about who has come, `asking` about what an operator asks all gateways,
 //! `copy` is the last known truth on disk. What decides takes time and randomness as arguments;
-//! only the shells (`mirror::run`, `lease::run`, `member::Member`, `asking::Asking`) and the client
-//! touch the network. Nothing of this is on the way of a packet. Without the feature `etcd` there
-//! are the names and values only, and `servers`, what an operator says of etcd.
+//! only the shells (`mirror::run`, `lease::run`, `member::Member`, `asking::Asking`,
+//! `decisions::Decisions`) and the client touch the network. Nothing of this is on the way of a
+//! packet. Without the feature `etcd` there are the names and values only, and `servers`, what an
+//! operator says of etcd.
 #![deny(unsafe_code)]
 
 #[cfg(feature = "etcd")]
@@ -16,6 +17,8 @@ pub mod backoff;
 pub mod clocks;
 #[cfg(feature = "etcd")]
 pub mod copy;
+#[cfg(feature = "etcd")]
+pub mod decisions;
 pub mod epochs;
 #[cfg(feature = "etcd")]
 pub mod etcd;

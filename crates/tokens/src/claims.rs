@@ -13,7 +13,8 @@
 
 use bytes::Bytes;
 use ringgate_fleet::etcd::kv::{KeyValue, Range};
-use ringgate_fleet::etcd::txn::{Compare, Delete, Op, Put, Txn};
+pub(crate) use ringgate_fleet::etcd::txn::AT_A_TIME;
+use ringgate_fleet::etcd::txn::{Compare, Decided, Op, Put, Txn};
 use ringgate_fleet::keyspace::Name;
 use ringgate_fleet::values::{PromiseClaim, Refused, Stored};
 
@@ -63,7 +64,7 @@ impl Claiming {
 
     /// The next transaction, under this lease; `None` where nothing is left to do. Without a lease
     /// (0) nothing is written: it would stand for ever. Only who is `registered`, at this key under
-    /// this lease, is known to others.
+    /// this lease, is known to others. Each claim is decided by itself.
     pub fn txn(
         &self,
         lease: i64,
@@ -73,52 +74,51 @@ impl Claiming {
         if next.is_empty() {
             return Ok(None);
         }
-        let read = next.iter().map(|it| Op::Range(Range::one(it.key.clone()))).collect();
+        let read = |it: &Wanted| Op::Range(Range::one(it.key.clone()));
+        let or_else = next.iter().map(read).collect();
         if self.looks_only {
-            return Ok(Some(Txn { then: read, ..Txn::default() }));
+            return Ok(Some(Txn { then: or_else, ..Txn::default() }));
         }
         if lease == 0 {
             return Err(Refused::Impossible("a claim without a lease"));
         }
-        let mut txn = Txn { or_else: read, ..Txn::default() };
-        txn.when.extend(registered.map(|(key, lease)| Compare::Lease(key, lease)));
-        for it in next {
+        let claim = |it: &Wanted| {
             let key = it.key.clone();
-            txn.when.push(match &it.claim {
+            let when = vec![match &it.claim {
                 Some(claim) => Compare::Unchanged(key.clone(), claim.revision),
                 None => Compare::Absent(key.clone()),
-            });
+            }];
             let value = PromiseClaim {
                 service: self.owner.to_string(),
                 backend: it.backend.to_string(),
                 until: it.until_s,
                 shared: it.claim.as_ref().is_some_and(|claim| claim.shared_until_s > 0),
             };
-            txn.then.push(Op::Put(Put { key, value: value.encode()?, lease }));
-        }
-        Ok(Some(txn))
+            let then = vec![Op::Put(Put { key, value: value.encode()?, lease })];
+            Ok(Txn { when, then, or_else: vec![read(it)] })
+        };
+        let claims: Result<Vec<_>, Refused> = next.iter().map(claim).collect();
+        let when = registered.into_iter().map(|(key, lease)| Compare::Lease(key, lease)).collect();
+        Ok(Some(Txn { when, or_else, ..Txn::each(claims?) }))
     }
 
-    /// How the last one went, at this revision. Returns the clients that have a promise elsewhere,
-    /// and where; these are wanted no more.
-    pub fn take(
-        &mut self,
-        (held, revision): (bool, i64),
-        found: &[KeyValue],
-        now_s: u64,
-    ) -> Vec<(u64, Name)> {
+    /// How the last one went. Returns the clients that have a promise elsewhere, and where; these
+    /// are wanted no more.
+    pub fn take(&mut self, decided: &Decided, now_s: u64) -> Vec<(u64, Name)> {
         let mut elsewhere = Vec::new();
         let behind = self.wanted.split_off(self.wanted.len().min(AT_A_TIME));
-        for mut it in std::mem::replace(&mut self.wanted, behind) {
-            if held && !self.looks_only {
+        for (at, mut it) in std::mem::replace(&mut self.wanted, behind).into_iter().enumerate() {
+            let of_it = decided.each.get(at);
+            if of_it.is_some_and(|it| it.held) {
                 let shared_until_s = it.claim.as_ref().map_or(0, |claim| claim.shared_until_s);
                 let shared_until_s = if shared_until_s > 0 { it.until_s } else { 0 };
                 let (key, until_s) = (it.key.clone(), it.until_s);
+                let revision = decided.header.revision;
                 it.claim = Some(Claim { key, revision, until_s, shared_until_s });
                 self.standing.push(it);
                 continue;
             }
-            match it.see(&self.owner, found, now_s) {
+            match it.see(&self.owner, &of_it.unwrap_or(decided).found, now_s) {
                 Some(backend) => elsewhere.push((it.client, backend)),
                 None if self.looks_only => {}
                 None => self.wanted.push(it),
@@ -179,16 +179,8 @@ pub(crate) fn over(found: &[KeyValue], now_s: u64) -> Vec<Claim> {
     found.iter().filter(is_over).map(claim).collect()
 }
 
-/// The transaction that removes claims whose promises are over, if nobody has changed any of them.
+/// The transaction that removes claims whose promises are over. One that somebody has changed is
+/// not ours any more, and stays.
 pub(crate) fn ending(claims: &[Claim]) -> Txn {
-    let unchanged = |it: &Claim| Compare::Unchanged(it.key.clone(), it.revision);
-    let gone = |it: &Claim| Op::Delete(Delete { key: it.key.clone(), end: Bytes::new() });
-    Txn {
-        when: claims.iter().map(unchanged).collect(),
-        then: claims.iter().map(gone).collect(),
-        or_else: Vec::new(),
-    }
+    Txn::each(claims.iter().map(|it| Txn::remove(it.key.clone(), it.revision)))
 }
-
-/// etcd decides about 128 keys in one transaction.
-pub(crate) const AT_A_TIME: usize = 100;

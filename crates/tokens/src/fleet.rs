@@ -182,7 +182,7 @@ async fn is_nothing_claimed(shared: &Shared, client: &Client) -> Result<bool, Er
         if over.is_empty() {
             return Ok(found.is_empty());
         }
-        let are_gone = client.txn(&ending(&over)).await?.held;
+        let are_gone = client.txn(&ending(&over)).await?.have_all_held();
         if !are_gone || over.len() < found.len() {
             return Ok(false);
         }
@@ -191,27 +191,14 @@ async fn is_nothing_claimed(shared: &Shared, client: &Client) -> Result<bool, Er
 
 /// Removes claims whose promises are over. Returns those that may stand.
 async fn end_claims(client: &Client, mut over: Vec<Claim>) -> Vec<Claim> {
-    let mut left = Vec::new();
     while !over.is_empty() {
         let some = over.split_off(over.len().saturating_sub(claims::AT_A_TIME));
-        match client.txn(&ending(&some)).await {
-            Ok(decided) if decided.held || some.len() == 1 => {}
-            // Somebody has changed one of them, which is not ours any more.
-            Ok(_) => {
-                for claim in some {
-                    if client.txn(&ending(std::slice::from_ref(&claim))).await.is_err() {
-                        left.push(claim);
-                    }
-                }
-            }
-            Err(_) => {
-                left.extend(some);
-                break;
-            }
+        if client.txn(&ending(&some)).await.is_err() {
+            over.extend(some);
+            break;
         }
     }
-    left.extend(over);
-    left
+    over
 }
 
 /// Writes claims, until all stand or one of these clients has a promise elsewhere: those are
@@ -231,9 +218,8 @@ async fn write_claims(
         match client.txn(&txn).await {
             Ok(decided) => {
                 let now = shared.now();
-                let how = (decided.held, decided.header.revision);
-                elsewhere.extend(claiming.take(how, &decided.found, now.unix_s));
-                lost += u32::from(!decided.held);
+                elsewhere.extend(claiming.take(&decided, now.unix_s));
+                lost += u32::from(!decided.have_all_held());
                 let standing = claiming.standing();
                 // Under a lease that has ended meanwhile nothing stands any more.
                 if shared.lease.load(Ordering::Relaxed) == lease {

@@ -62,6 +62,7 @@ pub(crate) enum Op {
     Delete(Span),
     Put(Put),
     Range(Range),
+    Txn(Txn),
 }
 
 /// That a number of a key is equal to this.
@@ -189,6 +190,7 @@ fn op(message: &[u8]) -> Op {
         1 => Op::Range(range(&inner)),
         2 => Op::Put(put(&inner)),
         3 => Op::Delete(span(&inner)),
+        4 => Op::Txn(txn(&inner)),
         other => panic!("no step has the number {other}"),
     }
 }

@@ -193,48 +193,69 @@ impl Store {
     }
 
     fn decide(&mut self, member: u64, txn: &Txn) -> Result<Bytes, Error> {
-        if txn.when.len() > OPS_MAX {
-            return Err(absurd("too many operations in txn request"));
-        }
-        check_steps(&txn.then)?;
-        check_steps(&txn.or_else)?;
-        let held = txn.when.iter().all(|compare| self.holds(compare));
-        let steps = if held { &txn.then } else { &txn.or_else };
-        for step in steps {
-            if let Op::Put(put) = step {
-                self.check_lease(put)?;
-            }
-        }
+        check_count(txn, OPS_MAX)?;
+        check_steps(&flat(&txn.then))?;
+        check_steps(&flat(&txn.or_else))?;
+        self.check_leases(txn)?;
         let before = self.revision;
         self.revision += 1;
-        let (mut has_written, mut found) = (false, Vec::new());
-        for step in steps {
-            found.push(match step {
-                Op::Range(range) => Some(self.range(range)?),
-                Op::Put(put) => {
-                    has_written = true;
-                    self.apply_put(put);
-                    None
-                }
-                Op::Delete(span) => {
-                    has_written |= self.apply_delete(span) > 0;
-                    None
-                }
-            });
-        }
+        let (decided, has_written) = self.apply(txn)?;
         if !has_written {
             self.revision = before;
         }
-        Ok(message(|it| {
-            it.message(1, |it| self.put_header(it, member));
-            it.boolean(2, held);
-            for found in &found {
-                it.message(3, |it| match found {
-                    Some(found) => it.message(1, |it| self.put_ranged(it, member, found)),
-                    None => it.message(2, |_| {}),
-                });
-            }
-        }))
+        Ok(message(|it| self.put_decided(it, member, &decided)))
+    }
+
+    /// The steps that are to be done, and whether those of `then`.
+    fn steps<'a>(&self, txn: &'a Txn) -> (&'a [Op], bool) {
+        let held = txn.when.iter().all(|compare| self.holds(compare));
+        (if held { &txn.then } else { &txn.or_else }, held)
+    }
+
+    fn check_leases(&self, txn: &Txn) -> Result<(), Error> {
+        self.steps(txn).0.iter().try_for_each(|step| match step {
+            Op::Put(put) => self.check_lease(put),
+            Op::Txn(txn) => self.check_leases(txn),
+            Op::Range(_) | Op::Delete(_) => Ok(()),
+        })
+    }
+
+    /// Does all of it, and says whether it has written anything.
+    fn apply(&mut self, txn: &Txn) -> Result<(Decided, bool), Error> {
+        let (steps, held) = self.steps(txn);
+        let (mut done, mut has_written) = (Vec::new(), false);
+        for step in steps {
+            done.push(match step {
+                Op::Range(range) => Done::Found(self.range(range)?),
+                Op::Put(put) => {
+                    has_written = true;
+                    self.apply_put(put);
+                    Done::Written
+                }
+                Op::Delete(span) => {
+                    has_written |= self.apply_delete(span) > 0;
+                    Done::Written
+                }
+                Op::Txn(txn) => {
+                    let (decided, has) = self.apply(txn)?;
+                    has_written |= has;
+                    Done::Decided(decided)
+                }
+            });
+        }
+        Ok((Decided { held, done }, has_written))
+    }
+
+    fn put_decided(&self, writer: &mut Writer, member: u64, decided: &Decided) {
+        writer.message(1, |it| self.put_header(it, member));
+        writer.boolean(2, decided.held);
+        for done in &decided.done {
+            writer.message(3, |it| match done {
+                Done::Found(found) => it.message(1, |it| self.put_ranged(it, member, found)),
+                Done::Written => it.message(2, |_| {}),
+                Done::Decided(decided) => it.message(4, |it| self.put_decided(it, member, decided)),
+            });
+        }
     }
 
     fn holds(&self, compare: &Compare) -> bool {
@@ -390,6 +411,19 @@ struct Found {
     count: usize,
 }
 
+/// How a transaction went.
+struct Decided {
+    held: bool,
+    done: Vec<Done>,
+}
+
+/// What one step has done.
+enum Done {
+    Found(Found),
+    Written,
+    Decided(Decided),
+}
+
 fn put_entry(writer: &mut Writer, key: &[u8], entry: &Entry) {
     writer.bytes(1, key);
     writer.int(2, entry.created);
@@ -410,13 +444,28 @@ fn put_change(writer: &mut Writer, change: &Change) {
     }
 }
 
-/// etcd refuses a transaction that writes a key twice, and one with too many steps.
-fn check_steps(steps: &[Op]) -> Result<(), Error> {
-    if steps.len() > OPS_MAX {
+/// etcd refuses a transaction with too many steps, one within another behind that one's.
+fn check_count(txn: &Txn, ops_max: usize) -> Result<(), Error> {
+    let count = txn.when.len().max(txn.then.len()).max(txn.or_else.len());
+    let Some(left) = ops_max.checked_sub(count) else {
         return Err(absurd("too many operations in txn request"));
-    }
+    };
+    txn.then.iter().chain(&txn.or_else).try_for_each(|step| match step {
+        Op::Txn(txn) => check_count(txn, left),
+        _ => Ok(()),
+    })
+}
+
+/// With those of transactions within.
+fn flat<'a>(steps: &'a [Op]) -> Vec<&'a Op> {
+    let within = |step: &'a Op| if let Op::Txn(txn) = step { flat(&txn.then) } else { vec![step] };
+    steps.iter().flat_map(within).collect()
+}
+
+/// etcd refuses a transaction that writes a key twice.
+fn check_steps(steps: &[&Op]) -> Result<(), Error> {
     let put = |step: &Op| if let Op::Put(put) = step { Some(put.key.clone()) } else { None };
-    let puts: Vec<_> = steps.iter().filter_map(put).collect();
+    let puts: Vec<_> = steps.iter().copied().filter_map(put).collect();
     let deletes = |step: &Op, key: &[u8]| matches!(step, Op::Delete(span) if span.has(key));
     let is_twice = |at: usize| puts[..at].contains(&puts[at]);
     let is_deleted = |key: &Vec<u8>| steps.iter().any(|step| deletes(step, key));

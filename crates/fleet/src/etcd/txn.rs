@@ -76,6 +76,8 @@ pub enum Op {
     Put(Put),
     /// Removes.
     Delete(Delete),
+    /// Is decided by itself.
+    Txn(Txn),
 }
 
 impl Op {
@@ -84,6 +86,7 @@ impl Op {
             Self::Range(range) => writer.message(1, |it| range.encode(it)),
             Self::Put(put) => writer.message(2, |it| put.encode(it)),
             Self::Delete(delete) => writer.message(3, |it| delete.encode(it)),
+            Self::Txn(txn) => writer.message(4, |it| txn.put(it)),
         }
     }
 }
@@ -110,8 +113,26 @@ impl Txn {
         }
     }
 
+    /// Removes a key unless somebody has changed it since this revision.
+    pub fn remove(key: Bytes, revision: i64) -> Self {
+        let when = vec![Compare::Unchanged(key.clone(), revision)];
+        let then = vec![Op::Delete(Delete { key, end: Bytes::new() })];
+        Self { when, then, or_else: Vec::new() }
+    }
+
+    /// All of these at one revision, each decided by itself: at most [`AT_A_TIME`], which have no
+    /// key in common.
+    pub fn each(txns: impl IntoIterator<Item = Self>) -> Self {
+        Self { then: txns.into_iter().map(Op::Txn).collect(), ..Self::default() }
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::new();
+        self.put(&mut writer);
+        writer.into_bytes()
+    }
+
+    fn put(&self, writer: &mut Writer) {
         for compare in &self.when {
             writer.message(1, |it| compare.encode(it));
         }
@@ -121,7 +142,6 @@ impl Txn {
         for op in &self.or_else {
             writer.message(3, |it| op.encode(it));
         }
-        writer.into_bytes()
     }
 }
 
@@ -134,37 +154,54 @@ pub struct Decided {
     pub held: bool,
     /// What the ranges have found, all of them in one list.
     pub found: Vec<KeyValue>,
+    /// How each went that was decided by itself. They have no header.
+    pub each: Vec<Self>,
 }
 
 impl Decided {
     /// Reads an answer.
     pub fn decode(message: &Bytes) -> Result<Self, Error> {
+        Self::decode_within(message, message, true)
+    }
+
+    /// `is_outer`: none that we ask for has one that has others within.
+    fn decode_within(whole: &Bytes, message: &[u8], is_outer: bool) -> Result<Self, Error> {
         let mut reader = Reader::new(message);
         let mut decided = Self::default();
         while let Some((number, value)) = reader.next_field()? {
             match number {
                 1 => decided.header = Header::decode(value.bytes()?)?,
                 2 => decided.held = value.boolean()?,
-                3 => decided.found.extend(found_by(message, value.bytes()?)?),
+                3 => decided.take_step(whole, value.bytes()?, is_outer)?,
                 _ => {}
             }
         }
         Ok(decided)
     }
-}
 
-/// What one step has found: nothing, unless it was a range.
-fn found_by(whole: &Bytes, step: &[u8]) -> Result<Vec<KeyValue>, Error> {
-    let mut reader = Reader::new(step);
-    let mut found = Vec::new();
-    while let Some((number, value)) = reader.next_field()? {
-        if number == 1 {
-            found.extend(Ranged::decode_within(whole, value.bytes()?)?.kvs);
+    /// What has come of one step.
+    fn take_step(&mut self, whole: &Bytes, step: &[u8], is_outer: bool) -> Result<(), Error> {
+        let mut reader = Reader::new(step);
+        while let Some((number, value)) = reader.next_field()? {
+            match number {
+                1 => self.found.extend(Ranged::decode_within(whole, value.bytes()?)?.kvs),
+                4 if is_outer => {
+                    self.each.push(Self::decode_within(whole, value.bytes()?, false)?);
+                }
+                _ => {}
+            }
         }
+        Ok(())
     }
-    Ok(found)
+
+    /// Whether the comparisons of all held.
+    pub fn have_all_held(&self) -> bool {
+        self.held && self.each.iter().all(|it| it.held)
+    }
 }
 
 const TARGET_CREATE: u64 = 1;
 const TARGET_MOD: u64 = 2;
 const TARGET_LEASE: u64 = 4;
+/// etcd takes 128 steps, those of a transaction within another one behind that one's.
+pub const AT_A_TIME: usize = 100;

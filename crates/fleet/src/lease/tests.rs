@@ -82,6 +82,7 @@ impl Server {
             match op {
                 Op::Range(range) => found.extend(self.keys.get(&range.key).cloned()),
                 Op::Delete(delete) => drop(self.keys.remove(&delete.key)),
+                Op::Txn(_) => panic!("no registration asks for several decisions"),
                 Op::Put(put) if put.lease != 0 && !self.leases.contains_key(&put.lease) => {
                     return Err(Error::status(Code::NOT_FOUND, "requested lease not found"));
                 }
@@ -95,7 +96,7 @@ impl Server {
             }
         }
         let header = Header { revision: self.revision, ..Header::default() };
-        Ok(Decided { header, held, found })
+        Ok(Decided { header, held, found, each: Vec::new() })
     }
 
     fn value(&self, key: &str) -> Option<&[u8]> {

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use ringgate_core::secret::{KEY_BYTES, Key};
 use ringgate_fleet::asking::{Asking, sealed};
-use ringgate_fleet::etcd::kv::{Range, key_after};
+use ringgate_fleet::decisions::Decisions;
+use ringgate_fleet::etcd::kv::{KeyValue, Range, key_after};
 use ringgate_fleet::etcd::txn::{Delete, Put, Txn};
 use ringgate_fleet::etcd::{Client, Code, Error};
 use ringgate_fleet::keyspace::{Keyspace, Name, Place};
@@ -65,6 +66,86 @@ async fn of_two_claims_one_is_decided_for() {
     assert!(client.range(&Range::one("/c")).await.unwrap().kvs.is_empty());
     let orphan = client.txn(&Txn::claim(put("/c", "x", lease.id))).await;
     assert!(orphan.unwrap_err().is_lease_gone());
+}
+
+#[tokio::test]
+async fn many_claims_go_together_and_each_is_decided_by_itself() {
+    if !is_installed() {
+        return;
+    }
+    let etcd = Etcd::start().await;
+    let client = etcd.client();
+    for key in ["/c/007", "/c/150"] {
+        client.put(&put(key, "other", 0)).await.unwrap();
+    }
+    let lease = client.grant(60).await.unwrap().id;
+    let claim = |index| (index, Txn::claim(put(&format!("/c/{index:03}"), "own", lease)));
+    let mut claims = Decisions::new(client.clone());
+    claims.ask((0..250).map(claim));
+    let (mut answers, mut lost) = (0, Vec::new());
+    while let Some((asked, answer)) = claims.answered().await {
+        let decided = answer.unwrap();
+        answers += 1;
+        let both = asked.into_iter().zip(&decided.each).filter(|(_, it)| !it.held);
+        lost.extend(both.map(|(index, it)| (index, it.found[0].value.clone())));
+    }
+    lost.sort_unstable();
+    assert_eq!(lost, [(7, "other".into()), (150, "other".into())]);
+    assert_eq!(answers, 3, "etcd takes 128 steps");
+    let all = client.range(&Range::prefix(b"/c/")).await.unwrap().kvs;
+    assert_eq!(all.iter().filter(|kv| kv.lease == lease && &kv.value[..] == b"own").count(), 248);
+    let too_many = Txn::each((0..129).map(|index| claim(index).1));
+    let refused = client.txn(&too_many).await.unwrap_err();
+    assert!(refused.to_string().contains("too many operations"), "{refused}");
+
+    // Who claims again finds its own, and what others have changed is not removed.
+    let decided = client.txn(&Txn::each([claim(7).1, claim(8).1])).await.unwrap();
+    let found = decided.each.iter().map(|it| &it.found[0].value[..]);
+    assert_eq!(found.collect::<Vec<_>>(), [&b"other"[..], b"own"]);
+    assert!(decided.held && !decided.have_all_held());
+    client.put(&put("/c/001", "newer", 0)).await.unwrap();
+    let remove = |kv: &KeyValue| Txn::remove(kv.key.clone(), kv.mod_revision);
+    let removed = client.txn(&Txn::each(all[..3].iter().map(remove))).await.unwrap();
+    assert_eq!(removed.each.iter().map(|it| it.held).collect::<Vec<_>>(), [true, false, true]);
+
+    // Under a lease that is gone none is done.
+    client.revoke(lease).await.unwrap();
+    let gone = client.txn(&Txn::each([claim(1).1, claim(2).1])).await;
+    assert!(gone.unwrap_err().is_lease_gone());
+    let left = client.range(&Range::prefix(b"/c/")).await.unwrap().kvs;
+    assert_eq!(left.len(), 3, "others' keys");
+    let also = Put { key: "/c/002".into(), value: "x".into(), lease: 0 };
+    let half = client.txn(&Txn::each([Txn::claim(also), claim(3).1])).await;
+    assert!(half.unwrap_err().is_lease_gone());
+    assert!(client.range(&Range::one("/c/002")).await.unwrap().kvs.is_empty());
+}
+
+#[tokio::test]
+async fn claims_whose_answer_is_lost_are_found_by_who_has_made_them() {
+    if !is_installed() {
+        return;
+    }
+    let etcd = Etcd::start().await;
+    let proxy = Proxy::start(etcd.members[0].port).await;
+    let mut options = options("http", &[proxy.port]);
+    options.request_timeout = Duration::from_millis(300);
+    let far = Client::new(options).unwrap();
+    until("it is connected", async || far.range(&Range::one("/")).await.is_ok()).await;
+    proxy.set(Mood::Slow(Duration::from_millis(400)));
+    let claim = |index| (index, Txn::claim(put(&format!("/c/{index}"), "own", 0)));
+    let mut claims = Decisions::new(far);
+    claims.ask((0..3).map(claim));
+    let (asked, answer) = claims.answered().await.expect("it is on its way");
+    assert_eq!((asked, answer), (vec![0, 1, 2], Err(Error::Timeout)), "nobody knows");
+    let near = etcd.client();
+    let all = Range::prefix(b"/c/");
+    until("they stand", async || near.range(&all).await.unwrap().kvs.len() == 3).await;
+    let mut again = Decisions::new(near);
+    again.ask((2..4).map(claim));
+    let (_, answer) = again.answered().await.expect("it is on its way");
+    let decided = answer.unwrap().each;
+    assert_eq!(decided.iter().map(|it| it.held).collect::<Vec<_>>(), [false, true]);
+    assert_eq!(&decided[0].found[0].value[..], b"own");
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use ringgate_core::secret::Key;
 use ringgate_fleet::epochs::Validity;
 use ringgate_fleet::etcd::kv::{KeyValue, Range};
-use ringgate_fleet::etcd::txn::{Compare, Op, Txn};
+use ringgate_fleet::etcd::txn::{Compare, Decided, Op, Txn};
 use ringgate_fleet::keyspace::{Keyspace, Name, Place};
 use ringgate_fleet::mirror::Change;
 use ringgate_fleet::seal::FleetKey;
@@ -185,36 +185,57 @@ impl Store {
         self.put(&Place::Backend(backend.clone()), &told);
     }
 
-    /// Does a transaction: what was found, and the revision if it held.
-    pub(super) fn txn(&mut self, txn: &Txn) -> (Vec<KeyValue>, Option<i64>) {
-        let put = |op: &Op| if let Op::Put(put) = op { Some(put.key.clone()) } else { None };
-        let puts: Vec<_> = txn.then.iter().filter_map(put).collect();
+    /// Does a transaction, with all that are decided by themselves in it.
+    pub(super) fn txn(&mut self, txn: &Txn) -> Decided {
+        let within =
+            txn.then.iter().filter_map(|op| if let Op::Txn(it) = op { Some(it) } else { None });
+        let ops = txn.then.iter().chain(within.flat_map(|it| &it.then));
+        let puts: Vec<_> = ops
+            .filter_map(|op| if let Op::Put(put) = op { Some(&put.key) } else { None })
+            .collect();
         let distinct: BTreeSet<_> = puts.iter().collect();
         assert_eq!(distinct.len(), puts.len(), "etcd refuses to put a key twice: {puts:?}");
+        let before = self.revision;
+        self.revision += 1;
+        let (mut decided, has_written) = self.decide(txn);
+        if !has_written {
+            self.revision = before;
+        }
+        decided.header.revision = self.revision;
+        decided
+    }
+
+    /// The same at the revision that is written now. Whether something was.
+    fn decide(&mut self, txn: &Txn) -> (Decided, bool) {
         let at = |key: &Bytes| self.keys.get(key).map(|it| it.1);
-        let holds = txn.when.iter().all(|compare| match compare {
+        let held = txn.when.iter().all(|compare| match compare {
             Compare::Absent(key) => at(key).is_none(),
             Compare::Unchanged(key, revision) => at(key) == Some(*revision),
             Compare::Lease(key, lease) => self.keys.contains_key(key) && *lease == REGISTERED,
         });
-        let mut found = Vec::new();
-        if holds && txn.then.iter().any(|op| !matches!(op, Op::Range(_))) {
-            self.revision += 1;
-        }
-        for op in if holds { &txn.then } else { &txn.or_else } {
+        let (mut decided, mut has_written) = (Decided { held, ..Decided::default() }, false);
+        for op in if held { &txn.then } else { &txn.or_else } {
             match op {
-                Op::Range(range) if range.end.is_empty() => found.extend(self.one(&range.key)),
+                Op::Range(range) if range.end.is_empty() => {
+                    decided.found.extend(self.one(&range.key));
+                }
                 Op::Range(range) => {
                     let within = self.keys.range(range.key.clone()..range.end.clone());
-                    found.extend(within.map(|(key, value)| key_value(key, value)));
+                    decided.found.extend(within.map(|(key, value)| key_value(key, value)));
                 }
                 Op::Put(put) => {
+                    has_written = true;
                     self.keys.insert(put.key.clone(), (put.value.clone(), self.revision));
                 }
-                Op::Delete(delete) => drop(self.keys.remove(&delete.key)),
+                Op::Delete(delete) => has_written |= self.keys.remove(&delete.key).is_some(),
+                Op::Txn(txn) => {
+                    let (each, has) = self.decide(txn);
+                    decided.each.push(each);
+                    has_written |= has;
+                }
             }
         }
-        (found, holds.then_some(self.revision))
+        (decided, has_written)
     }
 
     fn one(&self, key: &Bytes) -> Option<KeyValue> {
@@ -311,10 +332,8 @@ impl Office {
     pub(super) fn keep_company(&mut self, store: &mut Store, now: Now) {
         self.over.extend(self.desk.book_mut().take_over_claims(now.unix_s));
         if self.desk.looks_for_others() {
-            let (found, _) = store.txn(&Txn {
-                then: vec![Op::Range(Range::prefix(&keyspace().promises()))],
-                ..Txn::default()
-            });
+            let then = vec![Op::Range(Range::prefix(&keyspace().promises()))];
+            let found = store.txn(&Txn { then, ..Txn::default() }).found;
             let over = claims::over(&found, now.unix_s);
             store.txn(&ending(&over));
             if over.len() == found.len() {
@@ -365,9 +384,7 @@ impl Office {
                 }
                 Fate::Answered => {}
             }
-            let (found, held) = store.txn(&txn);
-            let how = (held.is_some(), held.unwrap_or_default());
-            elsewhere.extend(claiming.take(how, &found, now.unix_s));
+            elsewhere.extend(claiming.take(&store.txn(&txn), now.unix_s));
             for it in claiming.standing() {
                 self.desk.book_mut().note_claim(&it, now.unix_s);
             }
@@ -479,7 +496,7 @@ impl Office {
     }
 
     pub(super) fn read(&self, store: &mut Store, backend: &Name, now: Now) -> Grounds {
-        let (found, _) = store.txn(&reading(&keyspace(), backend));
+        let found = store.txn(&reading(&keyspace(), backend)).found;
         let before = self.desk.book().before();
         let clock = (now.unix_s, self.desk.leased_until_s(now));
         Grounds::of(&found, &keyspace(), (&self.owner, &before), clock)
@@ -504,8 +521,9 @@ impl Office {
             Fate::Late => store.late.push(writing),
             Fate::Lost => drop(store.txn(&writing)),
             Fate::Answered => {
-                if let (_, Some(revision)) = store.txn(&writing) {
-                    decision.apply(held, revision);
+                let decided = store.txn(&writing);
+                if decided.held {
+                    decision.apply(held, decided.header.revision);
                 }
             }
         }
