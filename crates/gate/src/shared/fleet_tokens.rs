@@ -4,7 +4,9 @@
 //! A worker that meets such a token for the first time leaves a question and drops the request; its
 //! client asks again a tenth of a second later, when the answer is there. Nothing is parked, so
 //! whoever has many tokens takes no more room than a name for each, and a slow etcd holds nothing
-//! up. What is asked and answered is bounded, and forgotten when the token has expired.
+//! up. What is asked and answered is bounded, and forgotten when the token has expired. Where more
+//! is asked than can be answered, the newest question goes first, and one whose client has gone
+//! goes not at all: its answer would come after the client.
 //!
 //! Touched only by requests whose token has verified and that would be challenged next.
 
@@ -33,13 +35,29 @@ struct Inner {
     known: HashMap<TokenMac, KnownToken>,
     /// All of them, looked at in turn for those that have expired.
     all: VecDeque<TokenMac>,
+    /// Those that wait, each once, the newest one last.
     questions: VecDeque<TokenMac>,
 }
 
 #[derive(Clone, Copy)]
 struct KnownToken {
-    whose: Option<Whose>,
+    view: TokenView,
+    /// Until when an answer is of use to somebody, in seconds since 1970.
+    wanted_until_s: u32,
     expire_s: u64,
+}
+
+/// What is known of a token.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum TokenView {
+    /// Nothing, and it is not asked about.
+    Unasked,
+    /// A question waits.
+    Waits,
+    /// A question is on its way.
+    Asked,
+    /// Whose it is.
+    Known(Whose),
 }
 
 /// Whose a token is.
@@ -82,23 +100,34 @@ impl FleetTokens {
     pub(crate) fn check(&self, mac: &TokenMac, expire_s: u64, now: Now) -> Result<(), DropReason> {
         let mut inner = lock(&self.inner);
         inner.forget_expired(now.unix_s);
-        match inner.known.get(mac).map(|known| known.whose) {
-            Some(Some(Whose::Ours)) => return Ok(()),
-            Some(Some(Whose::Others)) => return Err(DropReason::TokenClaimed),
-            Some(None) => {}
-            None if inner.known.len() >= self.tokens_max => {
+        let Inner { known, all, questions } = &mut *inner;
+        if !known.contains_key(mac) {
+            if known.len() >= self.tokens_max {
                 return Err(DropReason::TokenClaimsFull);
             }
-            None => {
-                inner.known.insert(*mac, KnownToken { whose: None, expire_s });
-                inner.all.push_back(*mac);
-                inner.questions.push_back(*mac);
+            all.push_back(*mac);
+        }
+        let fresh = KnownToken { view: TokenView::Unasked, wanted_until_s: 0, expire_s };
+        let it = known.entry(*mac).or_insert(fresh);
+        match it.view {
+            TokenView::Known(Whose::Ours) => return Ok(()),
+            TokenView::Known(Whose::Others) => return Err(DropReason::TokenClaimed),
+            TokenView::Unasked => {
+                it.view = TokenView::Waits;
+                questions.push_back(*mac);
                 self.is_asked.store(true, Ordering::Release);
             }
+            TokenView::Waits | TokenView::Asked => {}
         }
+        let until_s = u32::try_from(now.unix_s.saturating_add(WANTED_S)).unwrap_or(u32::MAX);
+        it.wanted_until_s = it.wanted_until_s.max(until_s);
         match (self.is_away.load(Ordering::Relaxed), self.accepts_when_away.load(Ordering::Relaxed))
         {
-            (true, true) => Ok(()),
+            (true, true) => {
+                // Its client asks no more, and the fleet has to hear of it all the same.
+                it.wanted_until_s = u32::MAX;
+                Ok(())
+            }
             (true, false) => Err(DropReason::TokenUnclaimed),
             (false, _) => Err(DropReason::TokenClaimPending),
         }
@@ -110,32 +139,45 @@ impl FleetTokens {
     }
 
     /// The next questions, at most so many. Each is to be answered, or asked again.
-    pub fn take_questions(&self, count_max: usize) -> Vec<TokenQuestion> {
+    pub fn take_questions(&self, count_max: usize, unix_s: u64) -> Vec<TokenQuestion> {
         let mut inner = lock(&self.inner);
-        let count = inner.questions.len().min(count_max);
-        let macs: Vec<_> = inner.questions.drain(..count).collect();
-        self.is_asked.store(!inner.questions.is_empty(), Ordering::Release);
-        let of = |mac: TokenMac| {
-            let known = inner.known.get(&mac)?;
-            Some(TokenQuestion { mac, expire_s: known.expire_s })
-        };
-        macs.into_iter().filter_map(of).collect()
+        let Inner { known, questions, .. } = &mut *inner;
+        let mut taken = Vec::new();
+        for _ in 0..count_max.saturating_mul(LOOKS_FOR_ONE) {
+            let Some(mac) = questions.pop_back_if(|_| taken.len() < count_max) else { break };
+            let waits = |it: &&mut KnownToken| it.view == TokenView::Waits;
+            let Some(it) = known.get_mut(&mac).filter(waits) else { continue };
+            if u64::from(it.wanted_until_s) < unix_s {
+                it.view = TokenView::Unasked;
+                continue;
+            }
+            it.view = TokenView::Asked;
+            taken.push(TokenQuestion { mac, expire_s: it.expire_s });
+        }
+        self.is_asked.store(!questions.is_empty(), Ordering::Release);
+        taken
     }
 
     /// The fleet's answer.
     pub fn answer(&self, mac: &[u8; 16], whose: Whose) {
         self.is_away.store(false, Ordering::Relaxed);
+        self.decide(mac, whose);
+    }
+
+    fn decide(&self, mac: &[u8; 16], whose: Whose) {
         if let Some(known) = lock(&self.inner).known.get_mut(mac) {
-            known.whose = Some(whose);
+            known.view = TokenView::Known(whose);
         }
     }
 
-    /// There was none: it is to be asked again.
+    /// There was none: it is to be asked again, behind those that were not asked yet.
     pub fn no_answer(&self, mac: &[u8; 16]) {
         self.is_away.store(true, Ordering::Relaxed);
         let mut inner = lock(&self.inner);
-        if inner.known.contains_key(mac) {
-            inner.questions.push_back(*mac);
+        let Inner { known, questions, .. } = &mut *inner;
+        if let Some(it) = known.get_mut(mac).filter(|it| it.view == TokenView::Asked) {
+            it.view = TokenView::Waits;
+            questions.push_front(*mac);
             self.is_asked.store(true, Ordering::Release);
         }
     }
@@ -144,7 +186,8 @@ impl FleetTokens {
     pub fn claimed(&self) -> Vec<TokenQuestion> {
         let inner = lock(&self.inner);
         let of = |mac: &TokenMac| {
-            let known = inner.known.get(mac).filter(|it| it.whose == Some(Whose::Ours))?;
+            let is_ours = |it: &&KnownToken| it.view == TokenView::Known(Whose::Ours);
+            let known = inner.known.get(mac).filter(is_ours)?;
             Some(TokenQuestion { mac: *mac, expire_s: known.expire_s })
         };
         inner.all.iter().filter_map(of).collect()
@@ -155,7 +198,8 @@ impl FleetTokens {
         let mut inner = lock(&self.inner);
         let room = self.tokens_max.saturating_sub(inner.known.len());
         for TokenQuestion { mac, expire_s } in claimed.into_iter().take(room) {
-            let known = KnownToken { whose: Some(Whose::Ours), expire_s };
+            let view = TokenView::Known(Whose::Ours);
+            let known = KnownToken { view, wanted_until_s: 0, expire_s };
             if inner.known.insert(mac, known).is_none() {
                 inner.all.push_back(mac);
             }
@@ -165,9 +209,7 @@ impl FleetTokens {
     /// One is of no use here, by no answer: it is over, or another gateway has it in a history that
     /// has forgotten that it was this one's.
     pub fn lose(&self, mac: &[u8; 16]) {
-        if let Some(known) = lock(&self.inner).known.get_mut(mac) {
-            known.whose = Some(Whose::Others);
-        }
+        self.decide(mac, Whose::Others);
     }
 
     /// What becomes of tokens while there are no answers.
@@ -209,6 +251,10 @@ impl Inner {
 }
 
 const LOOKS: usize = 4;
+/// How many questions are looked at, at the most, for one that is still wanted.
+const LOOKS_FOR_ONE: usize = 16;
+/// How long a client's last request lasts: it asks ten times in a second.
+const WANTED_S: u64 = 3;
 
 #[cfg(test)]
 mod tests {
@@ -226,8 +272,8 @@ mod tests {
             assert_eq!(tokens.check(&mac, 50, at(1)), Err(DropReason::TokenClaimPending));
         }
         assert!(tokens.is_asked());
-        assert_eq!(tokens.take_questions(9), [TokenQuestion { mac, expire_s: 50 }]);
-        assert!(!tokens.is_asked() && tokens.take_questions(9).is_empty());
+        assert_eq!(tokens.take_questions(9, 1), [TokenQuestion { mac, expire_s: 50 }]);
+        assert!(!tokens.is_asked() && tokens.take_questions(9, 1).is_empty());
         tokens.answer(&mac, Whose::Ours);
         assert_eq!(tokens.check(&mac, 50, at(1)), Ok(()));
         let other = [8; 16];
@@ -241,12 +287,12 @@ mod tests {
         let tokens = FleetTokens::new(4);
         let mac = [7; 16];
         let _ = tokens.check(&mac, 50, at(1));
-        let _ = tokens.take_questions(1);
+        let _ = tokens.take_questions(1, 1);
         tokens.no_answer(&mac);
         assert_eq!(tokens.check(&mac, 50, at(1)), Err(DropReason::TokenUnclaimed));
         tokens.accept_when_away(true);
         assert_eq!(tokens.check(&mac, 50, at(1)), Ok(()));
-        assert_eq!(tokens.take_questions(9).len(), 1, "it is asked on");
+        assert_eq!(tokens.take_questions(9, 1).len(), 1, "it is asked on");
         tokens.answer(&mac, Whose::Others);
         assert_eq!(tokens.check(&mac, 50, at(1)), Err(DropReason::TokenClaimed));
     }
@@ -283,6 +329,30 @@ mod tests {
         assert_eq!(check(1, 9), Err(DropReason::TokenClaimsFull));
         assert_eq!(tokens.len(), 4);
         assert_eq!(tokens.check(&[9; 16], 90, at(50)), Err(DropReason::TokenClaimPending));
-        assert_eq!((tokens.len(), tokens.take_questions(9).len()), (1, 1));
+        assert_eq!((tokens.len(), tokens.take_questions(9, 50).len()), (1, 1));
+    }
+
+    #[test]
+    fn the_newest_question_goes_first_and_one_that_nobody_waits_for_not_at_all() {
+        let tokens = FleetTokens::new(9);
+        let check = |at_s, byte: u8| tokens.check(&[byte; 16], 500, at(at_s));
+        let taken = |count_max, at_s| {
+            let taken = tokens.take_questions(count_max, at_s);
+            taken.iter().map(|it| it.mac[0]).collect::<Vec<_>>()
+        };
+        for (at_s, byte) in [(1, 1), (1, 2), (9, 3), (9, 1), (9, 4)] {
+            let _ = check(at_s, byte);
+        }
+        assert_eq!(taken(1, 9), [4], "more wait than go");
+        tokens.no_answer(&[4; 16]);
+        assert_eq!(taken(9, 9), [3, 1, 4], "nobody has asked for the second for long");
+        assert!(!tokens.is_asked());
+        let _ = check(20, 2);
+        assert_eq!(taken(9, 20), [2], "its client is back");
+        // Who was let in asks no more, and no other gateway may let it in later.
+        tokens.no_answer(&[2; 16]);
+        tokens.accept_when_away(true);
+        assert_eq!(check(20, 2), Ok(()));
+        assert_eq!(taken(9, 400), [2]);
     }
 }

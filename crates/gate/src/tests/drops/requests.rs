@@ -208,7 +208,7 @@ pub(super) fn token_claim_pending(reason: DropReason) {
     let scribe = of_two(&mut rig, 1);
     rig.provokes(reason, |rig| rig.deliver(home(1), &scribe.request()));
     assert!(rig.take_for(home(1)).is_empty(), "its client asks again");
-    let asked = tokens.take_questions(9);
+    let asked = tokens.take_questions(9, 0);
     tokens.answer(&asked[0].mac, Whose::Ours);
     rig.deliver(home(1), &scribe.request());
     assert_eq!(scribe.kinds(&mut rig, home(1)), [PacketKind::Challenge]);
@@ -223,7 +223,7 @@ pub(super) fn token_claimed(reason: DropReason) {
     let (mut rig, _game, tokens) = in_fleet(9);
     let scribe = of_two(&mut rig, 1);
     rig.deliver(home(1), &scribe.request());
-    let asked = tokens.take_questions(9);
+    let asked = tokens.take_questions(9, 0);
     tokens.answer(&asked[0].mac, Whose::Others);
     rig.provokes(reason, |rig| rig.deliver(home(1), &scribe.request()));
     assert_eq!(scribe.kinds(&mut rig, home(1)), [PacketKind::Denied]);
@@ -240,7 +240,7 @@ fn token_claimed_in_a_cluster(reason: DropReason) {
     for (scribe, from, whose) in [(&own, home(1), Whose::Ours), (&others, home(2), Whose::Others)] {
         rig.deliver(from, &scribe.request());
         assert!(rig.take_for(from).is_empty(), "its client asks again");
-        let asked = tokens.take_questions(9);
+        let asked = tokens.take_questions(9, 0);
         tokens.answer(&asked[0].mac, whose);
     }
     rig.deliver(home(1), &own.request());
@@ -253,7 +253,7 @@ pub(super) fn token_unclaimed(reason: DropReason) {
     let (mut rig, _game, tokens) = in_fleet(9);
     let scribe = of_two(&mut rig, 1);
     rig.deliver(home(1), &scribe.request());
-    let asked = tokens.take_questions(9);
+    let asked = tokens.take_questions(9, 0);
     tokens.no_answer(&asked[0].mac);
     rig.provokes(reason, |rig| rig.deliver(home(1), &scribe.request()));
     assert!(rig.take_for(home(1)).is_empty());
