@@ -2,22 +2,23 @@
 //! and overwrites whoever has it, because the newer login wins; the gateway of the older session
 //! finds a note under its instance, and ends it.
 //!
-//! Workers leave news (`FleetPlayers`) and wait for nothing. Some dozens of players are read in one
-//! transaction and written in another, a few times a second at the most. Claims stand under the
-//! gateway's own lease: when it dies, its players' ids are free. When the lease ends while it
+//! Workers leave news (`FleetPlayers`) and wait for nothing. Some hundreds of players are told at a
+//! time, a hundred in a transaction: each is claimed if nobody has it, and otherwise by what stands
+//! there. No player is told of twice at once: its later word is to come later. Claims stand under
+//! the gateway's own lease: when it dies, its players' ids are free. When the lease ends while it
 //! lives, or etcd tells another history, everybody is claimed again; then the moment decides at
 //! which a session began. A successor claims everybody again, too, and from the barrier on it alone
 //! does: the process before it goes by the same name and hears no more.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use ringgate_fleet::clocks::Clocks;
+use ringgate_fleet::decisions::Decisions;
 use ringgate_fleet::etcd::kv::{KeyValue, Range};
-use ringgate_fleet::etcd::txn::{Compare, Delete, Op, Put, Txn};
+use ringgate_fleet::etcd::txn::{Compare, Decided, Delete, Op, Put, Txn};
 use ringgate_fleet::etcd::{Client, Error};
 use ringgate_fleet::keyspace::{Keyspace, Name, Place};
 use ringgate_fleet::values::{Ousted, PlayerClaim, Stored};
@@ -112,10 +113,15 @@ impl<H: Host> PlayerClaimer<H> {
                 tokio::time::sleep(AGAIN_AFTER).await;
             }
             if looked.elapsed() >= LOOK_EVERY && !self.players.is_empty() && self.speaks() {
-                looked = Instant::now();
-                if self.hear().await.is_err() {
-                    self.host.count(PlayerCounts { failures: 1, ..PlayerCounts::default() });
+                match self.hear().await {
+                    // Notes end with their lease, read or not.
+                    Ok(true) => continue,
+                    Ok(false) => {}
+                    Err(_) => {
+                        self.host.count(PlayerCounts { failures: 1, ..PlayerCounts::default() });
+                    }
                 }
+                looked = Instant::now();
             }
             // What comes meanwhile is told together.
             let is_full = matches!(told, Ok(count) if count >= AT_A_TIME);
@@ -147,131 +153,132 @@ impl<H: Host> PlayerClaimer<H> {
         if !self.players.has_news() {
             return Ok(0);
         }
-        let mut news = self.players.take_news(AT_A_TIME);
-        let told = self.tell_all(&mut news).await;
-        if let Err(why) = &told {
-            if why.is_lease_gone() {
+        let news = self.players.take_news(AT_A_TIME);
+        let count = news.len();
+        self.tell_all(news).await.map(|()| count)
+    }
+
+    async fn tell_all(&mut self, news: Vec<PlayerNews>) -> Result<(), Error> {
+        let mut telling = Decisions::new(self.client.clone());
+        telling.ask(news.into_iter().map(|mut it| {
+            // Nobody has most of them.
+            let step = self.step(&mut it, None);
+            self.asked((it, step), 0)
+        }));
+        let mut outcome = Ok(());
+        while let Some((told, answer)) = telling.answered().await {
+            if answer.as_ref().is_err_and(Error::is_lease_gone) {
                 (self.lease, self.notes) = (0, None);
             }
-            for it in &news {
-                self.players.settle(it, PlayerClaimed::Unknown);
+            let decided = answer.unwrap_or_else(|why| {
+                outcome = Err(why);
+                Decided::default()
+            });
+            let next = self.settle(told, &decided);
+            let has_notes = next.iter().any(|(_, step)| step.ousts.is_some());
+            match if has_notes { self.notes().await } else { Ok(0) } {
+                Ok(notes) => telling.ask(next.into_iter().map(|it| self.asked(it, notes))),
+                Err(why) => {
+                    next.iter().for_each(|(it, _)| self.players.settle(it, PlayerClaimed::Unknown));
+                    outcome = Err(why);
+                }
             }
         }
-        told.map(|()| news.len())
+        outcome
     }
 
-    async fn tell_all(&mut self, news: &mut [PlayerNews]) -> Result<(), Error> {
-        let found = self.read(news).await?;
-        if !self.speaks() {
-            for it in &*news {
-                self.players.settle(it, PlayerClaimed::Unknown);
-            }
-            return Ok(());
-        }
-        let now_s = self.clock.unix_s();
+    /// What is to be done for a player, where this is found at its key.
+    fn step(&self, news: &mut PlayerNews, found: Option<&KeyValue>) -> Step {
         let own = Own { gateway: &self.gateway, instance: &self.instance, lease: self.lease };
-        let both = news.iter_mut().zip(found);
-        let steps: Vec<_> = both.map(|(it, found)| own.step(it, found.as_ref(), now_s)).collect();
-        if self.write(news, &steps).await? {
-            return Ok(());
-        }
-        // Somebody was faster with one of them: each for itself, and that one again later.
-        for (it, step) in news.iter().zip(&steps) {
-            if !self.write(std::slice::from_ref(it), std::slice::from_ref(step)).await? {
-                self.players.settle(it, PlayerClaimed::Unknown);
-            }
-        }
-        Ok(())
+        own.step(news, found, self.clock.unix_s())
     }
 
-    /// What stands at each player's key.
-    async fn read(&self, news: &[PlayerNews]) -> Result<Vec<Option<KeyValue>>, Error> {
-        let ranges = news.iter().map(|it| Op::Range(Range::one(self.key(&it.player))));
-        let txn = Txn { then: ranges.collect(), ..Txn::default() };
-        let found = self.client.txn(&txn).await?.found;
-        let mut found: BTreeMap<Bytes, KeyValue> =
-            found.into_iter().map(|kv| (kv.key.clone(), kv)).collect();
-        Ok(news.iter().map(|it| found.remove(&self.key(&it.player))).collect())
-    }
-
-    /// False where something has changed since it was read.
-    async fn write(&mut self, news: &[PlayerNews], steps: &[Step]) -> Result<bool, Error> {
-        let mut txn = Txn::default();
+    /// Takes what was decided. Returns what is to be done where something else stood there.
+    fn settle(&self, told: Vec<(PlayerNews, Step)>, decided: &Decided) -> Vec<(PlayerNews, Step)> {
         let mut counts = PlayerCounts::default();
-        for (it, step) in news.iter().zip(steps) {
-            let key = self.key(&it.player);
-            counts.ousted_here += u64::from(step.claimed == PlayerClaimed::Theirs);
-            if step.write == Write::Nothing {
-                continue;
+        let mut next = Vec::new();
+        for (at, (mut it, mut step)) in told.into_iter().enumerate() {
+            let of_it = decided.each.get(at);
+            let is_done = of_it.is_some_and(|it| it.held);
+            // Where somebody was faster than what was read, or nobody knows: again later.
+            let found = of_it.and_then(|it| it.found.first());
+            let found = found.filter(|_| !is_done && step.seen == 0 && self.speaks());
+            if let Some(found) = found {
+                step = self.step(&mut it, Some(found));
+                if step.write != Write::Nothing {
+                    next.push((it, step));
+                    continue;
+                }
+                counts.ousted_here += u64::from(step.claimed == PlayerClaimed::Theirs);
+            } else if is_done {
+                counts.claims += u64::from(step.write != Write::Nothing);
+                counts.ousted_there += u64::from(step.ousts.is_some());
+            } else {
+                step.claimed = PlayerClaimed::Unknown;
             }
-            counts.claims += 1;
-            txn.when.push(match step.seen {
-                0 => Compare::Absent(key.clone()),
-                revision => Compare::Unchanged(key.clone(), revision),
-            });
-            txn.then.push(match &step.write {
-                Write::Put(value) => Op::Put(Put { key, value: value.clone(), lease: self.lease }),
-                _ => Op::Delete(Delete { key, end: Bytes::new() }),
-            });
-            if let Some((instance, ousted)) = &step.ousts
-                && let Some(note) = self.note(&it.player, instance, ousted).await?
-            {
-                counts.ousted_there += 1;
-                txn.then.push(Op::Put(note));
-            }
+            self.players.settle(&it, step.claimed);
         }
-        if !txn.then.is_empty() && !self.client.txn(&txn).await?.held {
-            return Ok(false);
-        }
-        news.iter().zip(steps).for_each(|(it, step)| self.players.settle(it, step.claimed));
         self.host.count(counts);
-        Ok(true)
+        next
     }
 
-    /// What tells another gateway that its session is to end.
-    async fn note(
-        &mut self,
-        player: &FleetPlayer,
-        instance: &Name,
-        ousted: &Ousted,
-    ) -> Result<Option<Put>, Error> {
-        let (Some(group), Ok(value)) = (Name::new(&player.group), ousted.encode()) else {
-            return Ok(None);
-        };
-        let lease = match self.notes {
-            Some((lease, until)) if Instant::now() < until => lease,
-            _ => {
-                let lease = self.client.grant(NOTE_S).await?.id;
-                self.notes = Some((lease, Instant::now() + NOTE_LEASE_USED));
-                lease
+    /// How a step is done, if nothing has changed since it was read, with a note under this lease
+    /// for the gateway of an older session.
+    fn asked(&self, (it, step): (PlayerNews, Step), notes: i64) -> ((PlayerNews, Step), Txn) {
+        let key = self.key(&it.player);
+        let mut txn = Txn { or_else: vec![Op::Range(Range::one(key.clone()))], ..Txn::default() };
+        txn.when.push(match step.seen {
+            0 => Compare::Absent(key.clone()),
+            revision => Compare::Unchanged(key.clone(), revision),
+        });
+        txn.then.extend(match &step.write {
+            Write::Put(value) => {
+                Some(Op::Put(Put { key, value: value.clone(), lease: self.lease }))
             }
-        };
-        let key = self.keyspace.key(&Place::Ousted(instance.clone(), group, player.client_id));
-        Ok(Some(Put { key, value, lease }))
+            Write::Delete => Some(Op::Delete(Delete { key, end: Bytes::new() })),
+            Write::Nothing => None,
+        });
+        let note = step.ousts.as_ref().and_then(|(instance, ousted)| {
+            let group = Name::new(&it.player.group)?;
+            let place = Place::Ousted(instance.clone(), group, it.player.client_id);
+            let (key, value) = (self.keyspace.key(&place), ousted.encode().ok()?);
+            Some(Op::Put(Put { key, value, lease: notes }))
+        });
+        txn.then.extend(note);
+        ((it, step), txn)
     }
 
-    /// Looks for notes of other gateways.
-    async fn hear(&self) -> Result<(), Error> {
+    /// The lease of notes that tell other gateways that a session of theirs is to end.
+    async fn notes(&mut self) -> Result<i64, Error> {
+        if let Some((lease, until)) = self.notes
+            && Instant::now() < until
+        {
+            return Ok(lease);
+        }
+        let lease = self.client.grant(NOTE_S).await?.id;
+        self.notes = Some((lease, Instant::now() + NOTE_LEASE_USED));
+        Ok(lease)
+    }
+
+    /// Looks for notes of other gateways. Whether there may be more.
+    async fn hear(&self) -> Result<bool, Error> {
         let range =
             Range { limit: NOTES_MAX, ..Range::prefix(&self.keyspace.ousted(&self.instance)) };
-        let notes = self.client.range(&range).await?.kvs;
+        let found = self.client.range(&range).await?;
         if !self.speaks() {
             // They are for the successor, and what stands there by now it has found itself.
-            return Ok(());
+            return Ok(false);
         }
-        let mut counts = PlayerCounts::default();
-        for note in &notes {
-            if self.obey(note) {
-                counts.ousted_here += 1;
-            }
-            // Where a newer note has come meanwhile, it stays.
-            let when = vec![Compare::Unchanged(note.key.clone(), note.mod_revision)];
-            let delete = Delete { key: note.key.clone(), end: Bytes::new() };
-            let txn = Txn { when, then: vec![Op::Delete(delete)], or_else: Vec::new() };
-            self.client.txn(&txn).await?;
+        let ousted_here = found.kvs.iter().filter(|note| self.obey(note)).count() as u64;
+        self.host.count(PlayerCounts { ousted_here, ..PlayerCounts::default() });
+        let mut removing = Decisions::new(self.client.clone());
+        // Where a newer note has come meanwhile, it stays.
+        let remove = |note: KeyValue| ((), Txn::remove(note.key, note.mod_revision));
+        removing.ask(found.kvs.into_iter().map(remove));
+        while let Some((_, answer)) = removing.answered().await {
+            answer?;
         }
-        self.host.count(counts);
-        Ok(())
+        Ok(found.more)
     }
 
     /// Whether the note has ended a session of ours.
@@ -391,15 +398,15 @@ impl Own<'_> {
     }
 }
 
-/// etcd decides about 128 keys in one transaction, and there may be a note for each player.
-const AT_A_TIME: usize = 60;
-/// Between two transactions, and where the last one was full.
+/// Some transactions of players.
+const AT_A_TIME: usize = 800;
+/// Between two times that players are told, and where the last one was full.
 const PAUSE: Duration = Duration::from_millis(200);
 const FULL_PAUSE: Duration = Duration::from_millis(20);
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
 /// How often notes of other gateways are looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-const NOTES_MAX: i64 = 200;
+const NOTES_MAX: i64 = 800;
 /// How long a note stands for a gateway that does not read it, in seconds, and for how long new
 /// ones are written under the same lease.
 const NOTE_S: i64 = 120;

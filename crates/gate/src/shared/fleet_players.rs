@@ -276,19 +276,20 @@ impl FleetPlayers {
     /// The fleet has forgotten all of our players: they are news again.
     pub fn forget_claims(&self) {
         let mut inner = lock(&self.inner);
-        inner.players.retain(|_, standing| {
+        let Inner { players, news, .. } = &mut *inner;
+        news.reserve(players.len());
+        // Workers wait for it: once through all of them.
+        players.retain(|player, standing| {
             if standing.known == FleetView::Ours {
                 standing.known = FleetView::Forgotten;
             }
-            standing.session.is_some()
-        });
-        let Inner { players, news, .. } = &mut *inner;
-        for (player, standing) in players {
-            if !std::mem::replace(&mut standing.is_news, true) {
+            let is_here = standing.session.is_some();
+            if is_here && !std::mem::replace(&mut standing.is_news, true) {
                 news.push_back(player.clone());
             }
-        }
-        self.has_news.store(!inner.news.is_empty(), Ordering::Release);
+            is_here
+        });
+        self.has_news.store(!news.is_empty(), Ordering::Release);
     }
 
     /// Players who have left and of whom the fleet does not know that yet.
