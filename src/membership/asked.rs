@@ -15,7 +15,7 @@ use hyper::body::Body as HttpBody;
 use ringgate_fleet::asking::{NotNow, TOO_LONG, Used, opened, sealed};
 use ringgate_fleet::clocks::Clocks;
 use ringgate_fleet::etcd::kv::{KeyValue, Range, end_of_prefix};
-use ringgate_fleet::etcd::txn::{Compare, Delete, Op, Put, Txn};
+use ringgate_fleet::etcd::txn::{Put, Txn};
 use ringgate_fleet::etcd::{Client, Error};
 use ringgate_fleet::keyspace::{Keyspace, Name, Place};
 use ringgate_fleet::seal::FleetKey;
@@ -116,7 +116,9 @@ impl Asked {
     ) -> Result<(), Error> {
         let range = Range { limit: AT_A_TIME, ..Range::prefix(prefix) };
         let Some(found) = or_end(ends, self.client.range(&range)).await else { return Ok(()) };
-        let found = found?;
+        let mut found = found?;
+        // In the order in which they were asked.
+        found.kvs.sort_unstable_by_key(|kv| kv.mod_revision);
         for kv in &found.kvs {
             tell(self.take(kv, answering).await?);
         }
@@ -142,10 +144,8 @@ impl Asked {
     async fn take(&self, kv: &KeyValue, answering: &mut JoinSet<()>) -> Result<Questions, Error> {
         // Where it is another process's, it stays for that.
         let Some(answers) = (self.answerer)() else { return Ok(Questions::default()) };
-        let when = vec![Compare::Unchanged(kv.key.clone(), kv.mod_revision)];
-        let delete = Delete { key: kv.key.clone(), end: Bytes::new() };
-        let txn = Txn { when, then: vec![Op::Delete(delete)], or_else: Vec::new() };
-        if !self.client.txn(&txn).await?.held {
+        let remove = Txn::remove(kv.key.clone(), kv.mod_revision);
+        if !self.client.txn(&remove).await?.held {
             return Ok(Questions::default());
         }
         let forged = Questions { forged: 1, ..Questions::default() };
