@@ -277,12 +277,12 @@ mod tests {
         count
     }
 
-    fn found(instance: &str) -> Result<Decided, Error> {
+    fn found(instance: &str) -> Decided {
         let (gateway, instance) = ("g".to_owned(), instance.to_owned());
         let value = TokenClaim { gateway, instance }.encode().expect("a value");
         let found = vec![KeyValue { value, ..KeyValue::default() }];
         let each = vec![Decided { found, ..Decided::default() }];
-        Ok(Decided { held: true, each, ..Decided::default() })
+        Decided { held: true, each, ..Decided::default() }
     }
 
     #[test]
@@ -291,10 +291,10 @@ mod tests {
         assert!(take(&mut claimer, 5, Err(Error::Timeout)).again_failed);
         assert_eq!(std::mem::take(&mut claimer.again), [AT]);
         for ours in ["own", "before"] {
-            assert!(!take(&mut claimer, 5, found(ours)).again_failed);
+            assert!(!take(&mut claimer, 5, Ok(found(ours))).again_failed);
             assert_eq!((claimer.tokens.claimed(), claimer.again.len()), (vec![AT], 0));
         }
-        take(&mut claimer, 5, found("another"));
+        take(&mut claimer, 5, Ok(found("another")));
         assert!(claimer.tokens.claimed().is_empty());
     }
 

@@ -179,7 +179,9 @@ impl<H: Host> PlayerClaimer<H> {
             match if has_notes { self.notes().await } else { Ok(0) } {
                 Ok(notes) => telling.ask(next.into_iter().map(|it| self.asked(it, notes))),
                 Err(why) => {
-                    next.iter().for_each(|(it, _)| self.players.settle(it, PlayerClaimed::Unknown));
+                    for (news, _) in &next {
+                        self.players.settle(news, PlayerClaimed::Unknown);
+                    }
                     outcome = Err(why);
                 }
             }
