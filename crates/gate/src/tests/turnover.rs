@@ -91,13 +91,18 @@ fn a_listener_that_closes_takes_its_sockets_along_and_its_number_is_free() {
 
 #[test]
 fn what_several_listeners_are_counted_together_does_not_fall_when_one_goes() {
-    let listeners = (0..=Party::APART).map(|at| listener(&format!("at-{at}"), &[0])).collect();
-    let setup = Setup::new(listeners, vec![bundle_backend("arena", 8)], 7);
+    let mut setup = two_listeners();
     let mut rig = Rig::new(setup.clone());
+    while setup.listeners.len() <= Party::APART {
+        setup.listeners.push(listener("more", &[0]));
+    }
+    adopt(&mut rig, &setup);
     let both = [0, Party::APART].map(ListenerId::at);
     let mut closed = setup.clone();
-    for number in both {
-        rig.deliver_at(number, home(1), b"junk");
+    for (number, socket) in both.into_iter().zip([5, 6].map(SocketId)) {
+        rig.host.gate_mut().bind_player_socket(socket, number, BindId(0));
+        rig.push_at(socket, home(1), b"junk");
+        rig.turn();
         closed.listeners[number] = closed.listeners[number].closed();
     }
     let dropped = |rig: &Rig| {
