@@ -98,8 +98,8 @@ pub enum Calls {
 }
 
 /// From here on all threads may make the calls of [`CALLS`] only, those that are the process's
-/// own, and some [in part](parts). Any other fails with `EPERM`: a call that a library makes one day must not end the players'
-/// sessions.
+/// own, and some [in part](parts). Any other fails with `EPERM`: a call that a library makes one
+/// day must not end the players' sessions.
 pub fn system_calls(whose: Calls) -> io::Result<()> {
     apply_filter_all_threads(&filter(whose)?).map_err(io::Error::other)
 }
@@ -169,9 +169,9 @@ const SET_OWNER: [u64; 2] = [8, 15];
 /// `FIOSETOWN` and `SIOCSPGRP`.
 const SET_OWNER_BY_IOCTL: [u64; 2] = [0x8901, 0x8902];
 
-/// What a daemon that is serving asks of the kernel beside [`parts`]. No new program, no other process's memory, no
-/// new user, no mount, no module. `setsid`-like, `ptrace`-like and `exec`-like calls are out by not
-/// being here.
+/// What a daemon that is serving asks of the kernel beside [`parts`]. No new program, no other
+/// process's memory, no new user, no mount, no module. `setsid`-like, `ptrace`-like and `exec`-like
+/// calls are out by not being here.
 const CALLS: &[i64] = &[
     // Datagrams and links.
     libc::SYS_accept4,
