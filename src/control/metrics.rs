@@ -15,7 +15,7 @@ mod traffic;
 use super::latency::{BOUNDS_NS, QUANTILES, Sums, parties};
 use super::view::{Snapshot, is_up};
 use ringgate_gate::{BackendId, Counters, Phase};
-use ringgate_io::{CardCounts, CardDrop};
+use ringgate_io::CardDrop;
 use ringgate_os::usage::Used;
 use ringgate_process::reloads::Reloads;
 use ringgate_report::metrics::{Family, Kind, Label, Text};
@@ -222,7 +222,8 @@ fn by_reason(text: &mut Text, snapshot: &Snapshot<'_>) {
             .map(|(worker, it)| (worker, list.names.iter().zip((list.of)(&it.counters))));
         text.counter(name, help).by_two(["worker", list.label], counts);
     }
-    let drops = workers(snapshot).map(|(worker, it)| (worker, drops(&it.counters, &it.card)));
+    let drops = workers(snapshot)
+        .map(|(worker, it)| (worker, drops(&it.counters, move |why| it.card.dropped(why))));
     text.counter(
         "ringgate_drops_total",
         "What went no further, by reason (docs/reference/drop-reasons.md explains each).",
@@ -233,10 +234,10 @@ fn by_reason(text: &mut Text, snapshot: &Snapshot<'_>) {
 /// What went no further, by reason, frames of a card among it.
 pub(super) fn drops(
     counters: &Counters,
-    card: &CardCounts,
+    frames: impl Fn(CardDrop) -> u64,
 ) -> impl Iterator<Item = (&'static str, u64)> {
     let counted = counters.drops.iter().map(|(why, count)| (why.name(), count));
-    counted.chain(CardDrop::ALL.iter().map(|why| (why.name(), card.dropped(*why))))
+    counted.chain(CardDrop::ALL.iter().map(move |why| (why.name(), frames(*why))))
 }
 
 fn health(text: &mut Text, snapshot: &Snapshot<'_>) {

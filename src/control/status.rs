@@ -13,7 +13,7 @@ use ringgate_core::proto::unreal::front::Identity;
 use ringgate_gate::{
     Counters, Ended, Front, Imbalance, Intake, LinkKind, PACKET_KIND_NAMES, PACKET_KINDS, Phase,
 };
-use ringgate_io::{CardCounts, CardDrop};
+use ringgate_io::CardDrop;
 use ringgate_process::object;
 use ringgate_process::pages::{Maybe, SCHEMA};
 use ringgate_worker::{CardShown, Stage};
@@ -41,7 +41,8 @@ fn status<'a>(snapshot: &'a Snapshot<'_>) -> impl Serialize + use<'a> {
     let not_ready_because = health::is_ready(snapshot).err();
     let left_ms = |until_ns: u64| until_ns.saturating_sub(snapshot.now_ns) / NS_PER_MS;
     let agents = agents::on_status(snapshot);
-    let drops: Vec<_> = drops(&totals, &card(snapshot)).collect();
+    let frames = |why| snapshot.reports.iter().map(|report| report.card.dropped(why)).sum();
+    let drops: Vec<_> = drops(&totals, frames).collect();
     object! {
         schema: SCHEMA,
         version: env!("CARGO_PKG_VERSION"),
@@ -89,16 +90,11 @@ fn status<'a>(snapshot: &'a Snapshot<'_>) -> impl Serialize + use<'a> {
     }
 }
 
-/// What was counted about frames, over all workers.
-fn card(snapshot: &Snapshot<'_>) -> CardCounts {
-    let all = snapshot.reports.iter().map(|report| report.card);
-    all.reduce(|sum, card| sum.and(&card)).unwrap_or_default()
-}
-
 /// The interface that players' packets come by past the kernel's sockets.
 fn xdp<'a>(snapshot: &Snapshot<'_>, shown: CardShown<'a>) -> impl Serialize + use<'a> {
     let CardShown { interface, mode, sums, is_attached, addresses } = shown;
-    let sum = card(snapshot);
+    let all = snapshot.reports.iter().map(|report| report.card);
+    let sum = all.reduce(|sum, card| sum.and(&card)).unwrap_or_default();
     object! {
         interface,
         mode,
@@ -135,7 +131,7 @@ fn workers(snapshot: &Snapshot<'_>) -> Vec<impl Serialize + use<>> {
                 pending: report.counters.pending,
                 datagrams_in: report.counters.datagrams_in,
                 packets_out: report.counters.packets_out.iter().sum::<u64>(),
-                drops: drops(&report.counters, &report.card).map(|it| it.1).sum::<u64>(),
+                drops: drops(&report.counters, |why| report.card.dropped(why)).map(|it| it.1).sum::<u64>(),
                 socket_drops: report.socket_drops,
             }
         })
