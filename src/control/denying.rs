@@ -264,12 +264,12 @@ impl ControlLoop {
         if now_ns >= self.denials.next_end_ns {
             let mut list = DenyList::clone(&self.denials.list);
             let rules = list.expire(now_ns);
-            self.adopt_denied(fleet, list, now_ns);
             tracing::info!(
                 event = "denial_over",
                 rules,
                 "{rules} rules about who is denied are over"
             );
+            self.adopt_denied(fleet, list, now_ns);
         }
         if self.denials.is_off(now_ns) {
             self.denials.write(now_ns);
