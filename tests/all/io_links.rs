@@ -231,11 +231,7 @@ fn descriptors_that_come_along_are_closed(rig: &mut Rig) {
         use std::io::Read;
         reader.read(&mut [0]).expect("a pipe")
     });
-    let closed = (0..500).any(|_| {
-        ringgate_os::clock::sleep(Duration::from_millis(10));
-        end.is_finished()
-    });
-    assert!(closed, "a descriptor is still open in this process");
+    wait_for("no descriptor to be open in this process", || end.is_finished().then_some(()));
     assert_eq!(end.join().expect("it only reads"), 0);
 }
 

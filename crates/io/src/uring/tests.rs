@@ -8,7 +8,7 @@ use super::ring::FLAGS;
 use super::*;
 use crate::socket::{self, UdpOptions};
 use own::own_address;
-use ringgate_os::clock;
+use ringgate_os::clock::{self, Clock};
 
 #[allow(dead_code, reason = "the gateway's own tests use all of it")]
 #[path = "../../../../tests/all/own.rs"]
@@ -31,10 +31,13 @@ fn player(driver: &mut Uring) -> (SocketId, std::net::SocketAddr) {
     (driver.register(socket.fd, SocketKind::Datagram).expect("registers"), socket.local)
 }
 
+/// Only a test that fails takes so long.
+const PATIENCE_NS: u64 = 30_000_000_000;
+
 /// Turns until `count` datagrams have arrived; returns the last byte of each with its socket.
 fn receive(driver: &mut Uring, rx: &mut RxBatch, count: usize) -> Vec<(SocketId, u8)> {
-    let mut seen = Vec::new();
-    for _ in 0..500 {
+    let (mut seen, clock) = (Vec::new(), Clock::start());
+    while clock.now_ns() < PATIENCE_NS {
         driver.turn(rx, Wait::AtMost(Duration::from_millis(20))).expect("the driver lives");
         seen.extend(rx.iter_mut().map(|(meta, bytes)| (meta.socket, bytes[bytes.len() - 1])));
         if seen.len() >= count {
