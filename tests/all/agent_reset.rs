@@ -98,10 +98,13 @@ fn pass_lines(
 }
 
 fn copy(from: &mut TcpStream, to: &mut TcpStream, bytes: &mut [u8]) {
-    match from.read(bytes) {
+    match from.peek(bytes) {
         Ok(0) => drop(to.shutdown(std::net::Shutdown::Write)),
-        // A trunk's stream is little, so there is room.
-        Ok(len) => drop(to.write_all(&bytes[..len])),
+        // What there is no room for stays where it is, for the next look.
+        Ok(len) => {
+            let written = to.write(&bytes[..len]).unwrap_or_default();
+            drop(from.read_exact(&mut bytes[..written]));
+        }
         Err(_) => {}
     }
 }
