@@ -1,7 +1,8 @@
 //! An address of this host's loopback that the processes of this test program have for themselves,
 //! and ports there that no two tests are given. Tests of several packages share this file.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
@@ -45,6 +46,11 @@ pub(crate) fn own_wildcard_port() -> u16 {
         // What holds it for this program is TCP, and not in the way.
         let claimed = TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).ok()?;
         UdpSocket::bind((Ipv4Addr::UNSPECIFIED, *port)).ok()?;
+        // Where there is no IPv6, nobody has it there.
+        let taken = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, *port)).err();
+        if taken.is_some_and(|why| why.kind() == ErrorKind::AddrInUse) {
+            return None;
+        }
         std::mem::forget(claimed);
         Some(*port)
     };
