@@ -57,15 +57,13 @@ impl Network {
     /// `None`, said aloud, where this process may not make them.
     fn new() -> Option<Self> {
         if effective_uid() != 0 || Command::new("ip").arg("-V").output().is_err() {
-            eprintln!("SKIPPED: network namespaces take root and the program `ip`");
-            return None;
+            return netns::missing("network namespaces take root and the program `ip`");
         }
         let tag = format!("rgc{}", netns::tag());
         let network = Self { tag, is_own: true };
         for name in network.names() {
             if !ip(&format!("netns add {name}")) {
-                eprintln!("SKIPPED: no network namespace can be made here");
-                return None;
+                return netns::missing("no network namespace can be made here");
             }
             set(&format!("-n {name} link set lo up"));
         }

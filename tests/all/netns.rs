@@ -29,20 +29,26 @@ pub(crate) fn tag() -> String {
     format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
+/// Says why a test that takes namespaces is skipped; `REQUIRE_ROOT=1` takes that for a failure.
+pub(crate) fn missing<T>(why: &str) -> Option<T> {
+    let is_required = std::env::var_os("REQUIRE_ROOT").is_some_and(|value| value == "1");
+    assert!(!is_required, "REQUIRE_ROOT=1, but: {why}");
+    eprintln!("SKIPPED: {why}");
+    None
+}
+
 impl Pair {
     /// A pair with its wires up. `None`, said aloud, where this process may not make one.
     pub(crate) fn new() -> Option<Self> {
         if effective_uid() != 0 || Command::new("ip").arg("-V").output().is_err() {
-            eprintln!("SKIPPED: network namespaces take root and the program `ip`");
-            return None;
+            return missing("network namespaces take root and the program `ip`");
         }
         let tag = tag();
         let pair = Self { gateway: format!("rgg-{tag}"), player: format!("rgp-{tag}") };
         for name in [&pair.gateway, &pair.player] {
             let made = ip(&["netns", "add", name]);
             if !made.status.success() {
-                eprintln!("SKIPPED: {}", String::from_utf8_lossy(&made.stderr));
-                return None;
+                return missing(&String::from_utf8_lossy(&made.stderr));
             }
             Self::set(name, "link set lo up");
         }

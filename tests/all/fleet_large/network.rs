@@ -17,6 +17,7 @@ use std::process::{Command, Output, Stdio};
 use ringgate_os::process::effective_uid;
 
 use super::parts::BEHIND;
+use crate::netns::missing;
 
 /// What has a namespace of its own beside the game servers, in the order of their networks.
 const PARTS: [&str; 9] =
@@ -35,8 +36,7 @@ impl Network {
     /// `None`, said aloud, where this process may not make one.
     pub(super) fn new(games: u32) -> Option<Self> {
         if effective_uid() != 0 || Command::new("ip").arg("-V").output().is_err() {
-            eprintln!("SKIPPED: network namespaces take root and the program `ip`");
-            return None;
+            return missing("network namespaces take root and the program `ip`");
         }
         let games = (0..games - BEHIND).map(|number| format!("game{number}"));
         let parts = PARTS.map(str::to_owned).into_iter().chain(games).collect();
@@ -44,8 +44,7 @@ impl Network {
         let router = namespace(&network.tag, "router");
         let made = ip(&["netns", "add", &router]);
         if !made.status.success() {
-            eprintln!("SKIPPED: {}", String::from_utf8_lossy(&made.stderr));
-            return None;
+            return missing(&String::from_utf8_lossy(&made.stderr));
         }
         set(&router, "link set lo up");
         let forward = "echo 1 > /proc/sys/net/ipv4/ip_forward";
