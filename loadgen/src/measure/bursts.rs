@@ -75,9 +75,10 @@ mod tests {
     #[test]
     fn a_process_s_time_is_read_within_the_window() {
         let bursts = Bursts::new(std::process::id(), 0.0, 1.0);
-        // Threads of other tests end meanwhile, and take their time along.
-        let mut moments = (0..1000).inspect(|moment| bursts.note(*moment, *moment));
+        // To look takes time too. Threads of other tests end meanwhile, and take their time along.
+        let last = || bursts.moments.lock().expect("nobody panics").last().map(|it| it.cpu_s);
+        let mut moments = (0..100_000).inspect(|moment| bursts.note(*moment, *moment));
+        assert!(moments.any(|_| last() > Some(0.0)), "this process has had no time");
         assert!(moments.any(|_| bursts.cpu_us_per_trip().is_some()));
-        assert!(bursts.cpu_us_per_trip().is_some_and(|us| us >= 0.0));
     }
 }
