@@ -18,8 +18,14 @@ fuzz_target!(|data: &[u8]| {
             if let Ok(ranged) = Ranged::decode(&message) {
                 assert!(ranged.kvs.len() <= message.len());
             }
-            let _ = Decided::decode(&message);
-            let _ = Watched::decode(&message);
+            if let Ok(decided) = Decided::decode(&message) {
+                assert!(decided.found.len() <= message.len());
+            }
+            if let Ok(watched) = Watched::decode(&message) {
+                // Each byte that is no text has three that say so.
+                let reason = watched.cancel_reason.len() / 3;
+                assert!(watched.events.len() + reason <= message.len());
+            }
             let _ = Lease::decode(&message);
         }
     }
