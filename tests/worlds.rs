@@ -35,6 +35,8 @@ mod udp;
 #[path = "worlds/world.rs"]
 mod world;
 
+use std::collections::BTreeMap;
+
 use world::{Report, World};
 
 /// How much time goes by between two looks.
@@ -50,12 +52,17 @@ fn nothing_that_must_not_happen_happens_in_any_fleet() {
         Some(seed) => seed..seed + 1,
         None => 0..number("RINGGATE_FLEET_SEEDS").unwrap_or(SEEDS),
     };
-    let mut lasted_ms = 0;
+    let (mut lasted_ms, mut worlds) = (0, 0);
+    let mut counts = BTreeMap::<_, u64>::new();
     for seed in seeds {
         let report = run(seed);
         lasted_ms += report.lasted_ms;
+        worlds += 1;
+        report.counts().iter().for_each(|(name, count)| *counts.entry(*name).or_default() += count);
         println!("seed {seed}: {report:?}");
     }
+    let never: Vec<_> = counts.iter().filter(|(_, count)| **count == 0).collect();
+    assert!(worlds < SEEDS || never.is_empty(), "in no world there were {never:?}");
     println!("{:.1} hours", lasted_ms as f64 / 3_600_000.0);
 }
 

@@ -63,7 +63,7 @@ pub(crate) struct Met {
     pub(crate) connected: u64,
     pub(crate) denied: u64,
     pub(crate) lost: u64,
-    pub(crate) replaced: u64,
+    /// Who has come with a token that is another's.
     pub(crate) thieves: u64,
     pub(crate) moved: u64,
     /// Moves that the fleet was asked for, that were answered, and that were refused; offers

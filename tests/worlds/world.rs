@@ -123,6 +123,38 @@ pub(crate) struct Report {
     pub(crate) asked: u64,
 }
 
+impl Report {
+    /// What is counted, by name.
+    pub(crate) fn counts(&self) -> [(&'static str, u64); 20] {
+        let Met { tokens, refused, connected, denied, lost, thieves, moved, .. } = self.met;
+        let Met { ordered, answered, not_ordered, offered, ordered_moved, .. } = self.met;
+        let Faults { killed, left, upgraded, frozen, etcd, histories, confirmed, banned } =
+            self.faults;
+        [
+            ("tokens", tokens),
+            ("refused", refused),
+            ("connected", connected),
+            ("denied", denied),
+            ("lost", lost),
+            ("thieves", thieves),
+            ("moved", moved),
+            ("ordered", ordered),
+            ("answered", answered),
+            ("not ordered", not_ordered),
+            ("offered", offered),
+            ("ordered and moved", ordered_moved),
+            ("killed", killed),
+            ("left", left),
+            ("upgraded", upgraded),
+            ("frozen", frozen),
+            ("etcd", etcd),
+            ("histories", histories),
+            ("confirmed", confirmed),
+            ("banned", banned),
+        ]
+    }
+}
+
 impl World {
     pub(crate) fn new(seed: u64) -> Self {
         let mut random = Random::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x666c_6565);

@@ -48,6 +48,7 @@ impl World {
         play.leaves_ms = self.now_ms + stays_ms;
         play.vanishes = self.random.chance(200);
         play.is_thief = is_thief;
+        self.judge.met.thieves += u64::from(is_thief);
         self.homes.insert(home, at);
         self.players[at].doing = Doing::Playing(Box::new(play));
     }
@@ -138,7 +139,6 @@ impl World {
                 self.judge.met.connected += 1;
                 let client_id = self.tokens[play.token as usize].0;
                 self.came_ms.insert(client_id, now_ms);
-                self.judge.met.thieves += u64::from(play.is_thief);
                 return;
             }
             Became::Over(_) => {}
