@@ -103,6 +103,8 @@ struct Story {
     clock: Clock,
     /// Sessions that were lost with the gateway that had them.
     lost_max: u64,
+    /// How often the gateways had been looked at when slots were.
+    looks: u64,
     /// The last client's id.
     next_client: u64,
 }
@@ -114,7 +116,7 @@ impl Story {
         std::env::set_current_dir(folder).expect("the folder is there");
         let parts = Parts::start(tag, folder, size);
         let (watch, clock) = (Watch::start(parts.gates.len()), Clock::start());
-        Self { parts, watch, clock, lost_max: 0, next_client: 1 }
+        Self { parts, watch, clock, lost_max: 0, looks: 0, next_client: 1 }
     }
 
     fn say(&self, what: &str) {
@@ -158,6 +160,9 @@ impl Story {
         }
         until("all sessions have ended", || Self::sessions() == 0);
         self.is_well("everybody has left");
+        for number in (0..games).filter(|number| self.parts.size.agent_of(*number).is_some()) {
+            assert!(self.watch.most(number) > 0, "nobody was seen at game server {number}");
+        }
     }
 }
 
@@ -322,12 +327,14 @@ impl Story {
     /// No game server has ever had more players than slots, by its own count. To one behind an
     /// agent players leave without a word, and so it remembers some whose slot is free again: there
     /// the gateways say how many they have, and the agent how many slots are used.
-    fn has_kept_to_slots(&self, when: &str) {
+    fn has_kept_to_slots(&mut self, when: &str) {
         let used = |status: &Value, number: u32| {
             let mut told = status["backends"].as_array()?.iter();
             told.find(|it| it["name"] == format!("game{number}"))?["used"].as_u64()
         };
         let behind_agents = |number: &u32| self.parts.size.agent_of(*number).is_some();
+        until(&format!("{when}: the gateways are looked at"), || self.watch.looks() > self.looks);
+        self.looks = self.watch.looks();
         let mut status = Value::Null;
         until(&format!("{when}: the slots of agents are told"), || {
             status = Self::status();
@@ -348,7 +355,6 @@ impl Story {
             );
         }
         assert_eq!(Self::agents_refused(), 0, "{when}: an agent has sent players away");
-        assert!(self.watch.looks() > 0, "{when}: the gateways were never looked at");
     }
 
     /// Players whom an agent has let past no slot.
