@@ -133,6 +133,7 @@ impl Story {
 
     fn whole(&mut self) {
         self.is_well("everything is there");
+        self.a_token_is_used_once();
         let Size { players, games } = self.parts.size;
         let churn = f64::from(players) / 120.0;
         let ramp_s = f64::from(players / 100).max(3.0);
@@ -163,6 +164,7 @@ impl Story {
         for number in (0..games).filter(|number| self.parts.size.agent_of(*number).is_some()) {
             assert!(self.watch.most(number) > 0, "nobody was seen at game server {number}");
         }
+        self.a_token_is_used_once();
     }
 }
 
@@ -203,12 +205,14 @@ impl Story {
         Self::is_refused(&spare, banned);
         self.parts.etcd.revive();
         self.is_well("etcd was killed and is back");
+        self.a_token_is_used_once();
         Self::is_refused(&spare, banned);
         let cut = Cut::off(&self.parts.tag, address("etcd"));
         until("every gateway says that etcd is away", || Self::gates_current() == 0);
         self.plays_on();
         drop(cut);
         self.is_well("etcd was cut off and is back");
+        self.a_token_is_used_once();
         before.keeps_sessions("sessions were lost for want of etcd");
     }
 
@@ -220,6 +224,7 @@ impl Story {
         until("its registration is gone", || Self::gateways_known() == 2);
         drop(cut);
         self.is_well("a gateway was cut off from etcd and is back");
+        self.a_token_is_used_once();
         before.keeps_sessions("sessions were lost that could be kept");
         // Whoever leaves now is not heard, and is given up later: the load generator counts who is
         // lost.
@@ -293,6 +298,7 @@ impl Story {
         until("its players are back", || Self::sessions() >= players);
         self.parts.gates[2].revive();
         self.is_well("a gateway was killed and is back");
+        self.a_token_is_used_once();
         until("players come to it", || Self::sessions_at(2) > 0);
     }
 }
@@ -320,7 +326,6 @@ impl Story {
             assert_eq!(glimpse(gate).unbalanced_workers, 0, "{when}: gateway {gate}");
         }
         self.has_kept_to_slots(when);
-        self.a_token_is_used_once();
         self.say(when);
     }
 
