@@ -126,23 +126,32 @@ fn an_operator_ends_a_session_that_is_closed_at_once() {
 #[test]
 fn a_player_in_c_hears_why_games_of_each_language_have_closed_its_session() {
     let built = Folder::new();
+    let player = built.join("player");
+    build(&Path::new(env!("CARGO_MANIFEST_DIR")).join(PLAYER), &player);
     let c = || Some(Command::new(compile(&built, &format!("{TESTED}farewell.c"))));
-    parts_with_its_player(c, "taken 0", 60);
+    parts_with_its_player(&player, c, "taken 0", 60);
     if Examples::in_go().is_some() {
         let program = built.join("in-go");
         run_well(go(&["build", "-o"]).arg(&program).arg(format!("../../{TESTED}farewell.go")));
-        parts_with_its_player(|| Some(Command::new(&program)), "taken <nil>", 60);
+        let program = || Some(Command::new(&program));
+        parts_with_its_player(&player, program, "taken <nil>", 60);
     }
     for (examples, name) in [
         (Examples::in_python(), format!("../../../{TESTED}farewell")),
         (Examples::in_csharp(), "farewell".to_owned()),
     ] {
-        parts_with_its_player(|| Some(examples.as_ref()?.run(&name)), "refused -8", 1);
+        let program = || Some(examples.as_ref()?.run(&name));
+        parts_with_its_player(&player, program, "refused -8", 1);
     }
 }
 
 /// A game process that closes the first player who comes, once it has said this.
-fn parts_with_its_player(program: impl Fn() -> Option<Command>, last: &str, messages: u32) {
+fn parts_with_its_player(
+    player: &Path,
+    program: impl Fn() -> Option<Command>,
+    last: &str,
+    messages: u32,
+) {
     let Some(mut program) = program() else { return };
     let daemon = Rig::daemon(Choice::Mmsg);
     program.stderr(Stdio::inherit());
@@ -150,9 +159,7 @@ fn parts_with_its_player(program: impl Fn() -> Option<Command>, last: &str, mess
     daemon.ready();
     let token = daemon.folder.join("player.token");
     std::fs::write(&token, Rig::token_for(&daemon, 1).to_bytes()).expect("a file");
-    let player = daemon.folder.join("player");
-    build(&Path::new(env!("CARGO_MANIFEST_DIR")).join(PLAYER), &player);
-    let heard = said(Command::new(&player).arg(&token));
+    let heard = said(Command::new(player).arg(&token));
     assert_eq!(heard, format!("{messages} messages, then 1: 129 adé\n"));
     while game.line() != last {}
     let told = (game.line().to_lowercase(), game.line());
