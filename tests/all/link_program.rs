@@ -1,10 +1,14 @@
 //! Game processes written in C: compiled, run, and talked to by lines of text.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 
 use crate::command::Ending;
@@ -12,15 +16,34 @@ use crate::folder::Folder;
 use crate::link_gateway::PATIENCE;
 
 /// Compiles a C program of this repository as strictly as it promises, and more: where the compiler
-/// has sanitizers, the program runs under them.
+/// has sanitizers, the program runs under them. All tests that ask for the same have the same.
 pub(crate) fn compile(folder: &Folder, source: &str) -> PathBuf {
+    type Made = Arc<OnceLock<File>>;
+    static MADE: Mutex<BTreeMap<String, Made>> = Mutex::new(BTreeMap::new());
     let program = folder.join("program");
-    let sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
-    if !run_compiler(source, &program, &sanitizers) {
-        println!("{source} is tested without sanitizers: the compiler has none");
-        assert!(run_compiler(source, &program, &[]), "{source} compiles");
-    }
+    let mut all = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    let made = Arc::clone(all.entry(source.to_owned()).or_default());
+    drop(all);
+    // It is open as long as tests run, whatever becomes of the first test's folder.
+    let made = made.get_or_init(|| {
+        let first = Folder::new();
+        File::open(compile_anew(source, &first.join("program"))).expect("it was just compiled")
+    });
+    // Copied by another process: what a thread of this one writes may be open in a process that a
+    // test has just forked, and cannot be run then.
+    let open = format!("/proc/{}/fd/{}", std::process::id(), made.as_raw_fd());
+    let copied = Command::new("cp").arg(open).arg(&program).status();
+    assert!(copied.is_ok_and(|it| it.success()), "{source} is copied");
     program
+}
+
+fn compile_anew(source: &str, program: &Path) -> PathBuf {
+    let sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+    if !run_compiler(source, program, &sanitizers) {
+        println!("{source} is tested without sanitizers: the compiler has none");
+        assert!(run_compiler(source, program, &[]), "{source} compiles");
+    }
+    program.to_owned()
 }
 
 fn run_compiler(source: &str, program: &Path, more: &[&str]) -> bool {
