@@ -23,7 +23,7 @@ const PLAYERS: u64 = 500;
 
 /// Upgrades in a row, if `RINGGATE_UPGRADES` does not say how many: each driver's first heir, one in
 /// between, and one whose rest is compared. What adds up over more of them is no driver's.
-const fn upgrades(io: Choice) -> u64 {
+const fn upgrades_on(io: Choice) -> u64 {
     if matches!(io, Choice::Mmsg) { 10 } else { 3 }
 }
 
@@ -63,7 +63,7 @@ fn five_hundred_players_lose_nothing_over_upgrades(io: Choice) {
         (status["totals"]["sessions"] == PLAYERS).then_some(())
     });
     let upgrades = std::env::var("RINGGATE_UPGRADES").ok();
-    let upgrades = upgrades.map_or(upgrades(io), |it| it.parse().expect("a number"));
+    let upgrades = upgrades.map_or(upgrades_on(io), |it| it.parse().expect("a number"));
     let mut footprints = Vec::new();
     for generation in 2..=upgrades + 1 {
         let (code, said) = line.upgrade();
