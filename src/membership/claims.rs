@@ -301,7 +301,7 @@ mod tests {
     #[test]
     fn what_was_asked_in_an_earlier_history_says_nothing_and_is_not_asked_twice() {
         let mut claimer = claimer();
-        for answer in [found("another"), Err(Error::Timeout)] {
+        for answer in [Ok(found("another")), Err(Error::Timeout)] {
             assert!(!take(&mut claimer, 4, answer).again_failed);
             assert_eq!((claimer.tokens.claimed(), claimer.again.len()), (vec![AT], 0));
         }

@@ -80,7 +80,9 @@ impl Both {
             for sealed in from.pending().filter(|sealed| sealed.len() <= PATH_BYTES) {
                 datagram.clear();
                 datagram.extend_from_slice(sealed);
-                to.receive(*now_ns, aead, &mut [&mut datagram[..]], |_, _| *delivered += 1);
+                to.receive_runs(*now_ns, aead, &mut [&mut datagram[..]], |_, run| {
+                    *delivered += run.frames().count() as u64;
+                });
             }
             from.handle_sent(usize::MAX);
         };
