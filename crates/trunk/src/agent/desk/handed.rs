@@ -32,7 +32,7 @@ impl Desk {
         verdict == Verdict::Leave
     }
 
-    pub(super) fn part(&mut self) -> Option<Part> {
+    fn part(&mut self) -> Option<Part> {
         let now_ns = self.now_ns();
         // One that has not begun is begun there.
         let has_trunk = self.trunk.as_mut().is_some_and(|trunk| trunk.make_portable(now_ns));

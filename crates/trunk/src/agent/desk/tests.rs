@@ -7,10 +7,8 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::mpsc::{Sender, channel};
 
-use ringgate_core::carry::{Maps, Reader};
 use ringgate_link::bundle::{
-    AgentDelivery, BUNDLE_BYTES_MAX, Channel, ClusterClaim, Clustered, Hello, MessagePart, Opened,
-    SessionId, ToGame, USER_DATA_BYTES,
+    BUNDLE_BYTES_MAX, ClusterClaim, Clustered, Hello, Opened, SessionId, ToGame, USER_DATA_BYTES,
 };
 use ringgate_os::clock::sleep;
 use ringgate_os::process;
@@ -160,10 +158,6 @@ impl Thread {
     }
 
     fn announce(&mut self, tenure: u32) {
-        self.announce_to(tenure, None);
-    }
-
-    fn announce_to(&mut self, tenure: u32, delivery: Option<AgentDelivery>) {
         let session = there();
         let clustered = Clustered {
             session,
@@ -171,7 +165,7 @@ impl Thread {
             tenure,
             token_until_s: 1 << 40,
             timeout_ms: 10_000,
-            delivery,
+            delivery: None,
         };
         let opened = Opened {
             ticket: None,
@@ -284,40 +278,6 @@ fn a_thread_that_has_left_its_gateway_stays_for_sessions_that_another_one_has() 
     assert!(!first.desk.has_left_gateway());
     second.say(|writer| writer.closed(there(), CloseReason::PlayerLeft));
     first.until("it ends with the session", Desk::has_left_gateway);
-}
-
-#[test]
-fn a_message_that_has_begun_goes_along_when_its_session_is_over() {
-    let agent = Agent::new("begun", vec![bundle("arena-1", vec![process::effective_uid()])]);
-    let mut thread = agent.thread("gate-1.invalid:7");
-    thread.begin(1, 1);
-    let game = agent.game(&mut thread);
-    thread.rise();
-    thread.announce_to(FIRST, Some(AgentDelivery { keep_alive_ms: 1000, begins: true }));
-    let session = SessionId::new(thread.desk.stations[0].worker(), 9);
-    let part = MessagePart {
-        session,
-        channel: Channel::Reliable(0),
-        is_first: true,
-        is_last: false,
-        token: 0,
-        bytes: b"much",
-    };
-    send(&game, &written(|writer| writer.message(&part)));
-    thread.turn();
-    thread.say(|writer| writer.closed(there(), CloseReason::PlayerLeft));
-    let now_ns = thread.desk.now_ns();
-    thread.desk.one_station(0, now_ns, |station, around, _| station.fall(around));
-    let relay = thread.desk.stations[0].relay();
-    assert!(relay.has_delivered() && !relay.is_of_cluster());
-    let part = thread.desk.part().expect("descriptors");
-    let with = (&agent.shared, agent.shared.options.backends.clone().into());
-    let (_commands, told) = std::sync::mpsc::channel();
-    let bell = Bell::new().expect("descriptors");
-    let maps = Maps::default();
-    let mut from = Reader::new(&part.bytes, &maps);
-    let heir = Desk::read(with, &mut from, part.fds, (bell, told), Arc::default());
-    assert!(heir.expect("our own").stations[0].relay().has_delivered());
 }
 
 #[test]
