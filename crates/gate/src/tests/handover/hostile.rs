@@ -118,8 +118,8 @@ fn a_link_whose_version_is_a_later_releases_is_refused_by_name() {
     let links = &mut rig.host.gate_mut().common.links;
     links.all.iter_mut().flatten().for_each(|link| link.version = VERSION_MAX + 1);
     let setup = Arc::clone(&rig.host.gate().common.setup);
-    let (streams, _) = rehearse(&[rig.host.gate()], &setup, rig.now);
-    let said = try_streams(&streams, rig.host.gate(), rig.now).expect_err("it is not spoken here");
+    let read = Rehearsal::new(1, STREAM_BYTES).finish(&[rig.host.gate()], &setup, rig.now);
+    let said = read.err().expect("it is not spoken here");
     assert!(said.contains("version of a link"), "{said}");
 }
 
