@@ -99,8 +99,10 @@ fn what_several_listeners_are_counted_together_does_not_fall_when_one_goes() {
     adopt(&mut rig, &setup);
     let both = [0, Party::APART].map(ListenerId::at);
     let mut closed = setup.clone();
-    for (number, socket) in both.into_iter().zip([5, 6].map(SocketId)) {
-        rig.host.gate_mut().bind_player_socket(socket, number, BindId(0));
+    // The rig has bound the first one's.
+    let sockets = [1, 5].map(SocketId);
+    rig.host.gate_mut().bind_player_socket(sockets[1], both[1], BindId(0));
+    for (number, socket) in both.into_iter().zip(sockets) {
         rig.push_at(socket, home(1), b"junk");
         rig.turn();
         closed.listeners[number] = closed.listeners[number].closed();
