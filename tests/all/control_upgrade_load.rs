@@ -21,8 +21,8 @@ on_both_drivers!(five_hundred_players_lose_nothing_over_upgrades);
 
 const PLAYERS: u64 = 500;
 
-/// Upgrades in a row, if `RINGGATE_UPGRADES` does not say how many: each driver's first heir, one in
-/// between, and one whose rest is compared. What adds up over more of them is no driver's.
+/// Upgrades in a row, if `RINGGATE_UPGRADES` does not say how many: each driver's first heir, one
+/// in between, and one whose rest is compared. What adds up over more of them is no driver's.
 const fn upgrades_on(io: Choice) -> u64 {
     if matches!(io, Choice::Mmsg) { 10 } else { 3 }
 }

@@ -288,8 +288,8 @@ fn compilers_and_analysers_have_nothing_to_say() {
     let examples = std::fs::read_dir(root.join("crates/link/examples/c")).expect("the examples");
     let examples: Vec<_> = examples.map(|it| it.expect("an entry").path()).collect();
     let library = root.join("crates/link/c/ringgate_backend.c");
-    // The examples are C; the header is for both. Each example has all of the library in it, so what
-    // analyses an example analyses the library.
+    // The examples are C; the header is for both. Each example has all of the library in it, so
+    // what analyses an example analyses the library.
     let in_both = [library];
     let object = Folder::new();
     let mut asked = 0;
