@@ -63,7 +63,7 @@ fn five_hundred_players_lose_nothing_over_upgrades(io: Choice) {
         (status["totals"]["sessions"] == PLAYERS).then_some(())
     });
     let upgrades = std::env::var("RINGGATE_UPGRADES").ok();
-    let upgrades = upgrades.map_or(upgrades_on(io), |it| it.parse().expect("a number"));
+    let upgrades = upgrades.map_or_else(|| upgrades_on(io), |it| it.parse().expect("a number"));
     let mut footprints = Vec::new();
     for generation in 2..=upgrades + 1 {
         let (code, said) = line.upgrade();

@@ -80,9 +80,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             let claims: Vec<_> = (0..CLAIMS).map(claim).collect();
             let begun_us = now_us();
             if way == 0 {
-                one_by_one(&client, claims).await?
+                one_by_one(&client, claims).await?;
             } else {
-                together(&client, claims).await?
+                together(&client, claims).await?;
             }
             rates.push(u64::from(CLAIMS) * 1_000_000 / (now_us() - begun_us));
             client.revoke(lease).await?;
@@ -110,8 +110,8 @@ fn token(keyspace: &Keyspace, (round, index): (u32, u32), lease: i64) -> Txn {
 async fn one_by_one(client: &Client, claims: Vec<Txn>) -> Result<(), Error> {
     for some in claims.chunks(64) {
         let mut asking = JoinSet::new();
-        for txn in some.iter().cloned() {
-            let client = client.clone();
+        for txn in some {
+            let (client, txn) = (client.clone(), txn.clone());
             asking.spawn(async move { client.txn(&txn).await });
         }
         while let Some(answer) = asking.join_next().await {
