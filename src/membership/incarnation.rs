@@ -26,6 +26,11 @@ pub(super) struct Counter {
     standbys: Arc<Standbys>,
 }
 
+/// Where a cluster's count stands.
+pub(super) fn key(keyspace: &Keyspace, cluster: &str) -> Option<Bytes> {
+    Some(keyspace.key(&Place::Incarnations(Name::new(cluster)?)))
+}
+
 /// What the count says.
 enum Counted {
     /// It was raised to this.
@@ -44,8 +49,7 @@ impl Counter {
         cluster: &str,
         standbys: Arc<Standbys>,
     ) -> Option<Self> {
-        let key = keyspace.key(&Place::Incarnations(Name::new(cluster)?));
-        Some(Self { client, key, standbys })
+        Some(Self { client, key: key(keyspace, cluster)?, standbys })
     }
 
     /// Goes on until it is dropped. `trusts` says whether etcd may answer, and whether it may have

@@ -2,7 +2,7 @@
 //! again before they end takes over what stands under them, and nobody sees it go. Without the file
 //! its names are another's until then. Beside them stands whose the names of game processes are,
 //! and a gateway writes its instances, because the tokens that an earlier one has claimed are its
-//! own, and which process of its cluster it was, because none is that one again.
+//! own, and the latest process of its cluster, because no other has the number of one.
 
 use std::io::{self, Write};
 
@@ -19,10 +19,18 @@ pub(crate) struct Left {
     pub(crate) leases: Vec<i64>,
     /// Random names of starts.
     pub(crate) instances: Vec<String>,
-    /// Which process of its cluster it was.
-    pub(crate) incarnation: Option<u16>,
+    /// The latest process of its cluster that it has heard of: itself, or another.
+    pub(crate) incarnation: Option<Counted>,
     /// Names of game processes that have been linked.
     pub(crate) owned: Vec<OwnedName>,
+}
+
+/// A process's number, and the key in etcd of the count that it is from: another cluster, or
+/// one that has another name now, has another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Counted {
+    pub(crate) number: u16,
+    pub(crate) key: String,
 }
 
 impl Left {
@@ -73,6 +81,11 @@ fn owned(line: &str) -> Option<OwnedName> {
     Some(OwnedName { name: name.to_owned(), uid: uid.parse().ok()?, has_linked: true })
 }
 
+fn counted(line: &str) -> Option<Counted> {
+    let (number, key) = line.strip_prefix(INCARNATION)?.split_once(' ')?;
+    Some(Counted { number: number.parse().ok()?, key: key.to_owned() })
+}
+
 /// That of the last start, as far as it can be read.
 pub(crate) fn load(file: &StateFile) -> Left {
     let bytes = file.read(FILE_BYTES_MAX).ok().flatten().unwrap_or_default();
@@ -82,7 +95,7 @@ pub(crate) fn load(file: &StateFile) -> Left {
     Left {
         leases: leases.take(LEASES_MAX).collect(),
         instances: instances.map(str::to_owned).take(INSTANCES_MAX).collect(),
-        incarnation: text.lines().find_map(|it| it.strip_prefix(INCARNATION)?.parse().ok()),
+        incarnation: text.lines().find_map(counted),
         owned: text.lines().filter_map(owned).take(OWNED_MAX).collect(),
     }
 }
@@ -96,8 +109,8 @@ fn text(left: &Left) -> io::Result<Vec<u8>> {
     for instance in left.instances.iter().take(INSTANCES_MAX) {
         writeln!(text, "{INSTANCE}{instance}")?;
     }
-    if let Some(number) = left.incarnation {
-        writeln!(text, "{INCARNATION}{number}")?;
+    if let Some(Counted { number, key }) = &left.incarnation {
+        writeln!(text, "{INCARNATION}{number} {key}")?;
     }
     for OwnedName { name, uid, .. } in left.owned.iter().take(OWNED_MAX) {
         writeln!(text, "{OWNED}{uid} {name}")?;
@@ -133,7 +146,7 @@ mod tests {
         let instances = vec!["new".to_owned(), "old".to_owned()];
         let owned = |name: &str, uid| OwnedName { name: name.to_owned(), uid, has_linked: true };
         let owned = vec![owned("arena-1", 1000), owned("7", u32::MAX)];
-        let incarnation = Some(u16::MAX);
+        let incarnation = Some(Counted { number: u16::MAX, key: "/f/cluster/fra".into() });
         let left = Left { leases: vec![7, -8, i64::MAX], instances, incarnation, owned };
         for _ in 0..2 {
             let text = text(&left).expect("a buffer takes everything");
@@ -146,7 +159,7 @@ mod tests {
             "0\n99999999999999999999\n",
             "\u{0}",
             "owned x y\nowned 7\n",
-            "incarnation 65536\n",
+            "incarnation 65536 /f/cluster/fra\nincarnation 7\n",
         ] {
             fs::write(&path, text).expect("our own file");
             assert_eq!(load(&file), Left::default(), "{text:?}");

@@ -33,10 +33,10 @@ use tokio::time::timeout;
 use super::announced::{Counted, Door, Registry, Rules};
 use super::asked::{Answerer, Asked, Questions};
 use super::claims::Claimer;
-use super::incarnation::Counter;
+use super::incarnation::{self, Counter};
 use super::kept;
 use super::known::{Known, Reading};
-use super::leases::{Leases, Left};
+use super::leases::{self, Leases, Left};
 use super::names::Names;
 use super::own::{self, Facts};
 use super::players::{Host, PlayerClaimer, PlayerCounts};
@@ -181,6 +181,8 @@ impl Member {
             keyspace: keyspace.clone(),
         };
         let heir = handed.as_ref().map(|it| (it, plan.now_ms()));
+        let cluster = facts.cluster.as_ref().and_then(|it| incarnation::key(&keyspace, &it.name));
+        let count = cluster.map(|key| String::from_utf8_lossy(&key).into_owned());
         let registry = Registry::new(settings.book(&shelf.file, heir, &left), keyspace);
         let status = Status {
             region: settings.region.to_string(),
@@ -224,8 +226,9 @@ impl Member {
         if let (Some(standbys), Some(number)) = (&standbys, incarnation) {
             standbys.set_incarnation(Incarnation(number));
         }
-        if let (Some(standbys), Some(number)) = (&standbys, left.incarnation) {
-            standbys.note_process(Incarnation(number));
+        let former = left.incarnation.as_ref().filter(|it| Some(&it.key) == count.as_ref());
+        if let (Some(standbys), Some(former)) = (&standbys, former) {
+            standbys.note_process(Incarnation(former.number));
         }
         let mut used = Used::default();
         if let Some(it) = &handed {
@@ -240,6 +243,7 @@ impl Member {
             counts,
             used: Arc::clone(&used),
             former: left,
+            count,
             leases,
             kept,
             keys_again_ms: 0,
@@ -394,6 +398,8 @@ struct Part {
     used: Arc<Mutex<Used>>,
     /// What the processes before have left, and what the next one finds.
     former: Left,
+    /// Where processes of its cluster are counted.
+    count: Option<String>,
     leases: Leases,
     /// Where the keys of listeners are written, and when that is to be tried again where it could
     /// not be done.
@@ -566,8 +572,10 @@ impl Part {
         };
         let former = self.former.instances.iter().filter(|it| **it != own);
         let instances = [&own].into_iter().chain(former).cloned().collect();
-        let own = self.shelf.standbys.as_ref().and_then(|it| it.incarnation());
-        let incarnation = own.map(|it| it.0).or(self.former.incarnation);
+        let latest = self.shelf.standbys.as_ref().map(|it| it.latest()).filter(|it| it.0 > 0);
+        let latest = latest.zip(self.count.clone());
+        let latest = latest.map(|(Incarnation(number), key)| leases::Counted { number, key });
+        let incarnation = latest.or_else(|| self.former.incarnation.clone());
         let owned = self.registry.book().owned_for_good();
         let left = Left { leases, instances, incarnation, owned };
         self.leases.keep(left, member.plan().now_ms()).await;

@@ -67,7 +67,9 @@ fn no_two_processes_of_a_cluster_are_the_same_one() {
     assert_eq!(incarnation(&lines[2].daemon), before);
     wait_for("its number on disk", || {
         let left = std::fs::read_to_string(states.join("leases")).ok()?;
-        left.lines().any(|it| *it == format!("incarnation {before}")).then_some(())
+        let latest = left.lines().find_map(|it| it.strip_prefix("incarnation "));
+        let (number, of) = latest?.split_once(' ')?;
+        (of == key && number.parse::<u64>().ok()? >= before).then_some(())
     });
     // Also where etcd has forgotten it, and nobody has noticed.
     drop(lines.pop());
