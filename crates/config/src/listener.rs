@@ -26,7 +26,6 @@ pub use plain::{Echo, Plain, RoutingToken, Sequence};
 use ringgate_core::limits::BINDS_MAX;
 use ringgate_fleet::keyspace::Name;
 use ringgate_gate::Front;
-use ringgate_io::socket::overlap;
 pub use unreal::Unreal;
 pub use xdp::Xdp;
 
@@ -203,7 +202,7 @@ pub(super) fn read(
     for (index, address) in bind.iter().enumerate().filter(|(_, address)| address.port() != 0) {
         let place = section.place_in("bind", index);
         around.addresses.check(section.report, &place, *address);
-        if around.doors.iter().any(|door| overlap(*door, *address)) {
+        if around.doors.contains(address) {
             let found = format_args!("{address}, where agents or a cluster's members connect");
             section.report.expected(&place, found, "an address for players alone");
         }
