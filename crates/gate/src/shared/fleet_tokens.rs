@@ -101,6 +101,11 @@ impl FleetTokens {
         let mut inner = lock(&self.inner);
         inner.forget_expired(now.unix_s);
         let Inner { known, all, questions } = &mut *inner;
+        if questions.len() >= 2 * self.tokens_max {
+            // No more of them wait than are known: the tokens of the others have expired.
+            let waits = |it: &KnownToken| it.view == TokenView::Waits;
+            questions.retain(|mac| known.get(mac).is_some_and(waits));
+        }
         if !known.contains_key(mac) {
             if known.len() >= self.tokens_max {
                 return Err(DropReason::TokenClaimsFull);
@@ -330,6 +335,12 @@ mod tests {
         assert_eq!(tokens.len(), 4);
         assert_eq!(tokens.check(&[9; 16], 90, at(50)), Err(DropReason::TokenClaimPending));
         assert_eq!((tokens.len(), tokens.take_questions(9, 50).len()), (1, 1));
+        // Nor do the names of tokens add up that expire before anybody is asked.
+        for byte in 10..200 {
+            let at_s = u64::from(byte) * 100;
+            let _ = tokens.check(&[byte; 16], at_s + 50, at(at_s));
+        }
+        assert!(lock(&tokens.inner).questions.len() <= 8);
     }
 
     #[test]
