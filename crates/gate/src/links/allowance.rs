@@ -70,8 +70,8 @@ impl Turn<'_> {
 
     fn serve_backlog(&mut self, players: &mut impl Players, at: LinkId) {
         let Some(link) = self.common.links.get_mut(at) else { return };
+        let (backend, mut start) = (link.backend, 0);
         let mut backlog = std::mem::take(&mut link.backlog);
-        let mut start = 0;
         while let Some(&end) = backlog.ends.front() {
             let bundle = &backlog.bytes[start..end];
             backlog.reached = self.take_records(players, at, bundle, backlog.reached);
@@ -90,7 +90,7 @@ impl Turn<'_> {
         }
         match self.common.links.get_mut(at) {
             Some(link) => link.backlog = backlog,
-            None => self.common.count_unread(None, &backlog),
+            None => self.common.count_unread(backend, &backlog),
         }
     }
 
