@@ -227,7 +227,6 @@ impl Beginning {
         begins.book.go_on_with(record.book, &numbers, &filed)?;
         (begins.started_s, begins.leases_lost) = (record.started_s, record.leases_lost);
         (begins.copies, begins.is_heir) = (record.copies, true);
-
         begins.players = Some(record.players.unwrap_or_default().read()?);
         Ok((begins, door))
     }
