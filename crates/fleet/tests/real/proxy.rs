@@ -20,7 +20,13 @@ pub(crate) enum Mood {
     Slow(Duration),
     /// Keeps them, and connections open.
     Swallows,
+    /// Keeps what the server says alone.
+    SwallowsAnswers,
 }
+
+/// What keeps what is said to the server, and what it says.
+const TO_SERVER: &[Mood] = &[Mood::Swallows];
+const FROM_SERVER: &[Mood] = &[Mood::Swallows, Mood::SwallowsAnswers];
 
 pub(crate) struct Proxy {
     pub(crate) port: u16,
@@ -55,19 +61,24 @@ async fn join(player: TcpStream, server_port: u16, mood: Arc<watch::Sender<Mood>
     let ((player_in, player_out), (server_in, server_out)) =
         (player.into_split(), server.into_split());
     tokio::select! {
-        () = carry(player_in, server_out, mood.subscribe()) => {}
-        () = carry(server_in, player_out, mood.subscribe()) => {}
+        () = carry(player_in, server_out, TO_SERVER, mood.subscribe()) => {}
+        () = carry(server_in, player_out, FROM_SERVER, mood.subscribe()) => {}
     }
 }
 
-async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut mood: watch::Receiver<Mood>) {
+async fn carry(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    kept_by: &[Mood],
+    mut mood: watch::Receiver<Mood>,
+) {
     let mut buffer = vec![0; 16 << 10];
     loop {
         let Ok(len) = from.read(&mut buffer).await else { return };
         if len == 0 {
             return;
         }
-        let Ok(now) = mood.wait_for(|mood| *mood != Mood::Swallows).await.map(|mood| *mood) else {
+        let Ok(now) = mood.wait_for(|mood| !kept_by.contains(mood)).await.map(|mood| *mood) else {
             return;
         };
         if let Mood::Slow(delay) = now {
