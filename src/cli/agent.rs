@@ -233,7 +233,8 @@ fn make_folders(config: &HostConfig) -> Result<(), Failure> {
 fn folders(config: &HostConfig, file: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let names = privileges::of_resolver(config.resolver_files());
     let certificates = config.agent.identity().folders().into_iter();
-    let etcd = config.fleet.iter().flat_map(config::Fleet::folders);
+    let etcd = config.fleet.iter().flat_map(config::Fleet::tls_files);
+    let etcd = etcd.flat_map(|file| privileges::of_file(file));
     let read = privileges::of_config(file).into_iter().chain(certificates).chain(etcd);
     let read = read.chain(names).collect();
     let state = config.fleet.as_ref().map(|_| config.agent.state_dir.clone());

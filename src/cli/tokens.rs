@@ -131,7 +131,7 @@ fn reload(file: &Path) -> Outcome {
 fn folders(config: &TokensConfig, file: &Path) -> Vec<PathBuf> {
     let tls = [&config.tokens.certificate, &config.tokens.certificate_key].into_iter().flatten();
     let tls = tls.filter_map(|file| file.parent()).map(Path::to_owned);
-    let etcd = config.fleet.folders();
+    let etcd = config.fleet.tls_files().flat_map(|file| privileges::of_file(file));
     let names = privileges::of_resolver(config.fleet.resolver_files());
     privileges::of_config(file).into_iter().chain(tls).chain(etcd).chain(names).collect()
 }

@@ -2,7 +2,7 @@
 //! again before they end takes over what stands under them, and nobody sees it go. Without the file
 //! its names are another's until then. Beside them stands whose the names of game processes are,
 //! and a gateway writes its instances, because the tokens that an earlier one has claimed are its
-//! own, and the latest process of its cluster, because no other has the number of one.
+//! own, and the latest process of its cluster, because none may have the number of another.
 
 use std::io::{self, Write};
 

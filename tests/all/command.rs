@@ -71,9 +71,10 @@ pub(crate) fn upgrade_at(control: &Path) -> Ran {
     let upgrade = || run(ringgate(["upgrade".as_ref(), "--control".as_ref(), control.as_os_str()]));
     let mut ran = upgrade();
     for _ in 1..10 {
-        if over.iter().any(|why| ran.stderr.contains(why)) {
-            ran = upgrade();
+        if !over.iter().any(|why| ran.stderr.contains(why)) {
+            break;
         }
+        ran = upgrade();
     }
     ran
 }

@@ -126,12 +126,9 @@ impl Fleet {
         if self.endpoints.iter().any(is_name) { RESOLVER_FILES } else { &[] }
     }
 
-    /// The folders that the files of TLS lie in, and those that links in their places lead to.
-    pub fn folders(&self) -> Vec<PathBuf> {
-        let files = [&self.ca, &self.certificate, &self.certificate_key].into_iter().flatten();
-        let targets = files.clone().filter_map(|it| std::fs::canonicalize(it).ok());
-        let all = files.cloned().chain(targets);
-        all.filter_map(|it| it.parent().map(Path::to_owned)).collect()
+    /// The files of TLS.
+    pub fn tls_files(&self) -> impl Iterator<Item = &PathBuf> {
+        [&self.ca, &self.certificate, &self.certificate_key].into_iter().flatten()
     }
 
     /// Who may connect as a bundle backend of the fleet.

@@ -95,17 +95,17 @@ fn cannot_give_up_calls(why: &io::Error) -> String {
 /// while the process serves.
 pub fn of_config(file: &Path) -> Vec<PathBuf> {
     let credentials = std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from);
-    folders(file).chain(credentials).collect()
+    of_file(file).chain(credentials).collect()
 }
 
 /// What names of hosts are looked up in. Whoever writes such a file anew makes another one of it,
 /// so its folder is open as a whole.
 pub fn of_resolver(files: &[&str]) -> Vec<PathBuf> {
-    files.iter().flat_map(|file| folders(Path::new(file))).collect()
+    files.iter().flat_map(|file| of_file(Path::new(file))).collect()
 }
 
 /// The folder that a file lies in, and the one that a link in its place leads to.
-fn folders(file: &Path) -> impl Iterator<Item = PathBuf> {
+pub fn of_file(file: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     let target = std::fs::canonicalize(file).ok();
     [Some(file.to_owned()), target].into_iter().flatten().map(|file| match file.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::config::{Config, Fleet};
 use crate::control::{Control, DENIED_FILE, Joining, State};
 use ringgate_process::confine::Calls;
-use ringgate_process::privileges::{Privileges, of_config, of_resolver};
+use ringgate_process::privileges::{Privileges, of_config, of_file, of_resolver};
 use ringgate_state::SpentFiles;
 
 /// What the config wants given up. Checks that it can be, before anything is.
@@ -76,7 +76,7 @@ pub(super) fn folders(config: &Config, file: &Path) -> (Vec<PathBuf>, Vec<PathBu
     let names = config.fleet.iter().flat_map(|it| of_resolver(Fleet::resolver_files(it)));
     let of_agents = config.agents.iter().flat_map(|agent| agent.identity().folders());
     let of_cluster = config.cluster.iter().flat_map(|cluster| cluster.identity().folders());
-    let of_etcd = config.fleet.iter().flat_map(Fleet::folders);
+    let of_etcd = config.fleet.iter().flat_map(Fleet::tls_files).flat_map(|file| of_file(file));
     let read = of_config(file).into_iter().chain(names).chain(of_agents).chain(of_cluster);
     let read = read.chain(of_etcd).collect();
     // One that could not be made is done without.
